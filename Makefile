@@ -1,0 +1,83 @@
+# The front door.
+#
+#   make               build/cloche, static                  make bench        how fast it starts, against others
+#   make demo          build it and run code in a box        make fuzz         every fuzzer for FUZZ_SECONDS
+#   make test          everything, on a fresh machine        make analyze      a static analyser over the sources
+#   make check-style   sizes, layers, banned calls, docs     make test-long    the same on a fresh root file system
+#   make install PREFIX=/usr/local DESTDIR=                  make clean
+#
+# What is missing is installed by tools/deps as root or through sudo; otherwise the command to run is printed.
+MESON ?= meson
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 10
+PYTHON ?= /usr/bin/python3
+B := build
+# Flags of the caller's shell are for other programs; ours are in meson.build.
+SETUP := env -u CFLAGS -u LDFLAGS -u CPPFLAGS $(MESON) setup
+ASAN := ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+SAN := -Db_sanitize=address,undefined -Db_lundef=false
+
+.NOTPARALLEL:
+.PHONY: all demo test test-long unit unit-clang suite check-style analyze fuzz bench install clean
+
+all: $(B)/build.ninja
+	@ninja -C $(B) --quiet
+	@ln -f $(B)/src/prog/cloche $(B)/cloche
+$(B)/build.ninja:
+	@tools/deps build
+	@native='--native-file tools/musl.ini'; case "$$(gcc -dumpmachine)" in *musl*) native=-Dmusl=true ;; esac; \
+		$(SETUP) $$native $(B) >$(B).log 2>&1 || { cat $(B).log; exit 1; }; rm -f $(B).log
+
+demo: all
+	@tools/demo $(B)/cloche
+
+test:
+	@tools/deps test
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory check-style
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory unit-clang
+	@$(MAKE) --no-print-directory suite
+	@echo "== make test: all passed"
+
+unit: $(B)/test/build.ninja
+	@echo "== unit tests, gcc"
+	@ninja -C $(B)/test --quiet && $(MESON) test -C $(B)/test --no-rebuild --print-errorlogs
+unit-clang: $(B)/test-clang/build.ninja
+	@echo "== unit tests, clang with address and undefined-behaviour sanitizers"
+	@ninja -C $(B)/test-clang --quiet && $(ASAN) $(MESON) test -C $(B)/test-clang --no-rebuild --print-errorlogs -t 5
+$(B)/test/build.ninja:
+	@tools/deps test
+	@$(SETUP) -Dtests=true -Dbuildtype=debugoptimized $(B)/test >/dev/null
+$(B)/test-clang/build.ninja:
+	@tools/deps test
+	@CC=clang $(SETUP) -Dtests=true -Dbuildtype=debugoptimized $(SAN) $(B)/test-clang >/dev/null
+
+suite: all
+	@PYTHON=$(PYTHON) tests/run $(TESTS)
+check-style: all
+	@$(PYTHON) tools/check-style $(B)/cloche
+test-long: test fuzz
+	@tools/fresh-root
+
+analyze: $(B)/build.ninja
+	@tools/analyze $(B)
+fuzz: all
+	@tools/fuzz $(FUZZ_SECONDS)
+bench: all
+	@tools/deps bench
+	@bench/start
+
+install: all
+	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	@install -m 755 $(B)/cloche $(DESTDIR)$(PREFIX)/bin/cloche
+	@$(B)/cloche man >$(DESTDIR)$(PREFIX)/share/man/man1/cloche.1
+	@$(B)/cloche completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/cloche
+	@$(B)/cloche completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cloche
+	@$(B)/cloche completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cloche.fish
+	@echo "installed $(DESTDIR)$(PREFIX)/bin/cloche"
+
+clean:
+	@rm -rf $(B)

@@ -1,0 +1,38 @@
+/* Where a root file system comes from, as plain values: `image` (and later others) gives one of these, `box` builds from it, and neither sees
+ * the other. Whoever fills it owns the strings and keeps them until the box has ended. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+enum rootfs_kind {
+	ROOTFS_HOST, /* a tmpfs of our own with host directories laid over it read-only */
+	ROOTFS_DIR,  /* a directory that is a root file system, below an overlay */
+	ROOTFS_KIND_N
+};
+
+enum rootfs_entry_kind {
+	ROOTFS_ENTRY_DIR,   /* a directory of this mode */
+	ROOTFS_ENTRY_FILE,  /* a file with `text`, of this mode */
+	ROOTFS_ENTRY_LINK,  /* a symbolic link to `text` */
+	ROOTFS_ENTRY_LOWER, /* the host directory `text`, read-only, through a lower-only overlay */
+	ROOTFS_ENTRY_BIND,  /* the host's regular file `text`, read-only */
+	ROOTFS_ENTRY_KIND_N
+};
+
+/* One thing a root is furnished with, in order; parents come before children. `path` has no leading slash. */
+struct rootfs_entry {
+	enum rootfs_entry_kind kind;
+	const char *path;
+	const char *text;
+	size_t len;  /* FILE: bytes of text; else 0 */
+	mode_t mode; /* DIR and FILE */
+};
+
+struct rootfs {
+	enum rootfs_kind kind;
+	const char *name; /* "host", or the directory as given: for messages */
+	const char *dir;  /* ROOTFS_DIR: canonical path */
+	const struct rootfs_entry *entries;
+	size_t n_entries;
+};

@@ -1,0 +1,322 @@
+#include "box/init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/sys.h"
+#include "box/command.h"
+#include "box/limits.h"
+#include "box/locks.h"
+#include "box/ops.h"
+
+struct init {
+	struct init_args *a;
+	struct init_msg msg; /* the one being filled; marks gather here */
+	int signals;
+	int listener;
+	int tty_master, tty_slave;
+	pid_t command;
+};
+
+uint64_t box_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+static void mark(struct init *in, enum box_mark m)
+{
+	in->msg.marks[m] = box_now();
+}
+
+/* A clone holds all that cloche holds: the other ends of the pipes, whatever the caller leaked. All of it goes, but what is named here and the
+ * caller's 0-2, which go once the command runs (until then they keep our own numbers above 2). */
+static void init_close_foreign(const struct init_args *a)
+{
+	unsigned keep[4 + PLAN_SOURCES_MAX], n = 0, from = 3;
+
+	keep[n++] = (unsigned)a->order;
+	for (int i = 0; i < 3; i++)
+		if (a->stdio[i] > 2)
+			keep[n++] = (unsigned)a->stdio[i];
+	for (unsigned i = 0; i < a->plan->n_sources; i++)
+		if (a->plan->sources[i].fd > 2)
+			keep[n++] = (unsigned)a->plan->sources[i].fd;
+	while (n > 0) {
+		unsigned least = 0;
+
+		for (unsigned i = 1; i < n; i++)
+			if (keep[i] < keep[least])
+				least = i;
+		if (keep[least] > from)
+			sys_close_range(from, keep[least] - 1);
+		from = keep[least] + 1;
+		keep[least] = keep[--n];
+	}
+	sys_close_range(from, ~0U);
+}
+
+static int map_write(const char *file, uint64_t inside, uint64_t outside, struct err *e)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%llu %llu 1", (unsigned long long)inside, (unsigned long long)outside);
+	return fd_write_file_at(AT_FDCWD, file, text) < 0 ? err_sys(e, "write %s (%s)", file, text) : 0;
+}
+
+/* One id inside stands for one id outside: whatever the box's user is called, it is the caller, or an unprivileged id when the caller is
+ * root. Then nothing of the caller's ids is left: not the real ones, not the saved ones. */
+static int init_ids(const struct init_args *a, struct err *e)
+{
+	const struct box_spec *s = a->spec;
+
+	if (a->root_caller && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) /* else /proc/self/uid_map is root's */
+		return err_sys(e, "open the own id maps");
+	if (fd_write_file_at(AT_FDCWD, "/proc/self/setgroups", "deny") < 0)
+		return err_sys(e, "write /proc/self/setgroups");
+	if (map_write("/proc/self/uid_map", s->uid, s->outer_uid, e) < 0 ||
+	    map_write("/proc/self/gid_map", s->gid, s->outer_gid, e) < 0)
+		return -1;
+	if (setresgid(s->gid, s->gid, s->gid) < 0 || setresuid(s->uid, s->uid, s->uid) < 0)
+		return err_sys(e, "become uid %u of the box", s->uid);
+	return 0;
+}
+
+/* Binds init's life to cloche's. The death signal is set after the ids (changing them clears it), and the socket is looked at after that: between
+ * them no death of cloche goes unseen. */
+static int init_life(const struct init_args *a, struct err *e)
+{
+	struct pollfd p = { .fd = a->order, .events = 0 };
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return err_sys(e, "bind the box to its owner");
+	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR))
+		_exit(1);
+	prctl(PR_SET_NAME, "cloche-init", 0, 0, 0);
+	return 0;
+}
+
+static int init_network(const struct box_spec *s, struct err *e)
+{
+	struct ifreq ifr = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+	_cleanup_fd_ int fd = -1;
+
+	if (s->network == BOX_NET_HOST)
+		return 0;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 && errno == EAFNOSUPPORT) /* a kernel without IPv4 */
+		return 0;
+	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &ifr) < 0)
+		return err_sys(e, "bring the loopback interface up");
+	return 0;
+}
+
+/* Ports below 1024 are free in the box's own network: nobody else is in it. Refused where an outer container made /proc/sys read-only; then they stay
+ * privileged, which is the kernel's own default and no harm. */
+static void init_low_ports(const struct box_spec *s)
+{
+	if (s->network == BOX_NET_NONE)
+		(void)fd_write_file_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+}
+
+/* The limits stand when GO comes; init puts itself into the groups that come with it (limits.h says why it does so itself), and only then
+ * takes its own group for the root of what it sees of them. */
+static int init_limits(struct init_args *a, struct err *e)
+{
+	struct init_order o;
+	int fds[LIMIT_JOIN_MAX];
+	size_t n = 0;
+
+	if (fd_recv(a->order, &o, sizeof(o), fds, LIMIT_JOIN_MAX, &n) != sizeof(o) || o.kind != ORDER_GO)
+		_exit(1);
+	a->kernel_limits = o.kernel_limits;
+	if (limits_enter(fds, n, e) < 0)
+		return -1;
+	if (unshare(CLONE_NEWCGROUP) < 0)
+		return err_sys(e, "make a cgroup namespace");
+	return limits_inside(a->spec, a->kernel_limits, e);
+}
+
+static int init_terminal(struct init *in, struct err *e)
+{
+	int unlock = 0;
+
+	in->tty_master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (in->tty_master < 0 || ioctl(in->tty_master, TIOCSPTLCK, &unlock) < 0)
+		return err_sys(e, "open a terminal");
+	in->tty_slave = ioctl(in->tty_master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (in->tty_slave < 0)
+		return err_sys(e, "open the terminal's other end");
+	if (in->a->winsize.ws_row)
+		ioctl(in->tty_master, TIOCSWINSZ, &in->a->winsize);
+	return 0;
+}
+
+static int init_locks(struct init *in, struct err *e)
+{
+	const struct init_args *a = in->a;
+
+	if (locks_caps(a->spec->cap_keep, e) < 0 || locks_landlock(&in->msg.landlock_abi, e) < 0)
+		return -1;
+	return locks_seccomp(a->code[a->kernel_limits], a->code_len[a->kernel_limits], &in->listener, e);
+}
+
+static int init_build(struct init *in, struct err *e)
+{
+	struct init_args *a = in->a;
+
+	if (init_ids(a, e) < 0 || init_life(a, e) < 0)
+		return err_at(e, STAGE_NAMESPACE);
+	mark(in, MARK_IDS);
+	if (ops_open_sources(a->plan, e) < 0)
+		return err_at(e, STAGE_MOUNT);
+	mark(in, MARK_SOURCES);
+	init_low_ports(a->spec);
+	if (ops_run(a->plan, e) < 0)
+		return err_at(e, STAGE_MOUNT);
+	mark(in, MARK_ROOT);
+	if (sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0) {
+		err_sys(e, "set the host name");
+		return err_at(e, STAGE_NAMESPACE);
+	}
+	if (init_network(a->spec, e) < 0)
+		return err_at(e, STAGE_NETWORK);
+	mark(in, MARK_NETWORK);
+	if (init_limits(a, e) < 0)
+		return err_at(e, STAGE_LIMITS);
+	mark(in, MARK_LIMITS);
+	if (a->spec->tty && init_terminal(in, e) < 0)
+		return err_at(e, STAGE_COMMAND);
+	if (init_locks(in, e) < 0)
+		return err_at(e, STAGE_LOCKS);
+	mark(in, MARK_LOCKED);
+	return 0;
+}
+
+static int init_start(struct init *in, struct err *e)
+{
+	const int tty[3] = { in->tty_slave, in->tty_slave, in->tty_slave };
+	struct init_args *a = in->a;
+	int fds[2] = { in->listener, in->tty_master };
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	in->signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (in->signals < 0) {
+		err_sys(e, "watch for children");
+		return err_at(e, STAGE_COMMAND);
+	}
+	if (command_spawn(a->spec, in->tty_slave >= 0 ? tty : a->stdio, in->tty_slave >= 0, &in->command, e) < 0)
+		return -1;
+	mark(in, MARK_STARTED);
+	in->msg.kind = INIT_STARTED;
+	if (fd_send(a->order, &in->msg, sizeof(in->msg), fds, in->tty_master >= 0 ? 2 : 1) < 0)
+		_exit(1);
+	/* Init holds no end of what the command talks through, and nothing that tells of cloche. */
+	for (int i = 0; i < 3; i++)
+		fd_close(&a->stdio[i]);
+	sys_close_range(0, 2);
+	fd_close(&in->listener);
+	fd_close(&in->tty_master);
+	fd_close(&in->tty_slave);
+	if (a->title)
+		memset(a->title, 0, a->title_len);
+	return 0;
+}
+
+/* Reaps all that ended. True when the command is among them. */
+static bool init_reap(struct init *in, int flags)
+{
+	struct signalfd_siginfo si;
+	bool ended = false;
+	int status;
+	pid_t pid;
+
+	while (read(in->signals, &si, sizeof(si)) == sizeof(si))
+		;
+	while ((pid = waitpid(-1, &status, flags | __WALL)) > 0 || (pid < 0 && errno == EINTR))
+		if (pid == in->command) {
+			in->msg.status = status;
+			ended = true;
+		}
+	return ended;
+}
+
+static void init_obey(struct init *in)
+{
+	struct init_order o;
+	ssize_t n = fd_recv(in->a->order, &o, sizeof(o), NULL, 0, NULL);
+
+	if (n <= 0) /* the owner is gone */
+		_exit(1);
+	if (n == sizeof(o) && o.kind == ORDER_SIGNAL && o.sig > 0 && o.sig < NSIG)
+		kill(-in->command, o.sig);
+}
+
+static void init_loop(struct init *in)
+{
+	struct pollfd p[2] = { { .fd = in->a->order, .events = POLLIN }, { .fd = in->signals, .events = POLLIN } };
+
+	for (;;) {
+		if (poll(p, 2, -1) < 0)
+			continue;
+		if (p[0].revents)
+			init_obey(in);
+		if (p[1].revents && init_reap(in, WNOHANG))
+			return;
+	}
+}
+
+static void init_report_end(struct init *in)
+{
+	struct rusage ru;
+
+	/* No waiting for what the command left behind: it is killed here, stopped or not, whatever session it moved to. */
+	kill(-1, SIGKILL);
+	init_reap(in, 0);
+	mark(in, MARK_ENDED);
+	in->msg.kind = INIT_ENDED;
+	getrusage(RUSAGE_CHILDREN, &ru);
+	in->msg.user_us = (uint64_t)ru.ru_utime.tv_sec * 1000000 + (uint64_t)ru.ru_utime.tv_usec;
+	in->msg.sys_us = (uint64_t)ru.ru_stime.tv_sec * 1000000 + (uint64_t)ru.ru_stime.tv_usec;
+	in->msg.maxrss_bytes = (uint64_t)ru.ru_maxrss * 1024;
+	in->msg.in_bytes = (uint64_t)ru.ru_inblock * 512;
+	in->msg.out_bytes = (uint64_t)ru.ru_oublock * 512;
+	fd_send(in->a->order, &in->msg, sizeof(in->msg), NULL, 0);
+}
+
+_Noreturn void init_main(struct init_args *a)
+{
+	static struct init in;
+
+	in = (struct init){ .a = a, .signals = -1, .listener = -1, .tty_master = -1, .tty_slave = -1 };
+	mark(&in, MARK_CHILD);
+	init_close_foreign(a);
+	umask(0);
+	if (init_build(&in, &in.msg.err) < 0 || init_start(&in, &in.msg.err) < 0) {
+		in.msg.kind = INIT_FAILED;
+		fd_send(a->order, &in.msg, sizeof(in.msg), NULL, 0);
+		_exit(1);
+	}
+	init_loop(&in);
+	init_report_end(&in);
+	_exit(0);
+}

@@ -1,0 +1,208 @@
+/* From spec to a live init, and from its end to an outcome. What happens in between is monitor.c.
+ *
+ *   parent                                   child (init.c)
+ *   plan, pipes, socket
+ *   clone3 (all namespaces at once) -------> ids, file system, loopback
+ *   cgroup made, set, read back                  |
+ *   init put into it, GO ------------------> cgroup namespace, locks, command
+ *   watch <--------------------------------- STARTED (listener), ENDED
+ *   judge
+ *
+ * A root caller lends its effective ids to the clone only: the new user namespace then belongs to the unprivileged id, which may write its own
+ * single-id map just as an ordinary caller may. So there is one way in for both. */
+#include "box/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/sys.h"
+#include "box/idmap.h"
+#include "box/monitor.h"
+
+static const uint64_t ns_flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+
+/* Filters for both kinds of limits; which one holds is known only when the cgroup is made, and goes with GO. */
+static int choose_filter(struct live *b, int kernel, struct err *e)
+{
+	static struct sc_program built[2];
+	struct sc_request *rq = &b->request[kernel];
+	const struct box_spec *s = b->spec;
+
+	*rq = (struct sc_request){ .untrusted = s->profile == BOX_PROFILE_UNTRUSTED, .hide_memfd = !kernel, .rules = s->rules,
+				   .n_rules = s->n_rules };
+	b->args.code[kernel] = sc_prebuilt(sc_native(), rq, &b->args.code_len[kernel]);
+	if (b->args.code[kernel])
+		return 0;
+	if (sc_build(sc_native(), rq, &built[kernel], e) < 0)
+		return err_at(e, STAGE_LOCKS);
+	b->args.code[kernel] = built[kernel].code;
+	b->args.code_len[kernel] = built[kernel].len;
+	return 0;
+}
+
+static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
+{
+	const struct box_spec *s = b->spec;
+	int pair[2], from, to;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, "make the box's socket");
+	b->order = pair[0];
+	b->args.order = pair[1];
+	for (int i = 0; i < 3; i++)
+		b->args.stdio[i] = -1;
+	if (s->tty)
+		return 0;
+	for (int i = 1; i < 3; i++) {
+		if (fd_pipe(&from, &b->args.stdio[i]) < 0)
+			return err_sys(e, "make a pipe");
+		relay_init(&b->relays[i], from, i == 1 ? io->out : io->err);
+		if (io->capture && relay_capture(&b->relays[i], s->limits.output, e) < 0)
+			return -1;
+	}
+	if (s->interactive) {
+		if (fd_pipe(&b->args.stdio[0], &to) < 0)
+			return err_sys(e, "make a pipe");
+		fcntl(to, F_SETFL, O_NONBLOCK);
+		relay_init(&b->relays[0], io->in, to);
+		b->relays[0].own_to = true;
+	}
+	return 0;
+}
+
+/* The raw calls: the C library's would signal every thread, and this must not outlast the clone. */
+static int lend_ids(uid_t uid, gid_t gid)
+{
+	if (syscall(SYS_setresgid, -1, gid, -1) < 0 || syscall(SYS_setresuid, -1, uid, -1) < 0)
+		return -1;
+	return 0;
+}
+
+static int clone_init(struct live *b, struct err *e)
+{
+	const struct box_spec *s = b->spec;
+	int pidfd = -1;
+	struct sys_clone_args args = { .flags = ns_flags | CLONE_PIDFD | SYS_CLONE_CLEAR_SIGHAND, .pidfd = (uint64_t)(uintptr_t)&pidfd,
+				       .exit_signal = SIGCHLD };
+	bool lend = b->args.root_caller;
+	int num = 0;
+
+	if (s->network == BOX_NET_NONE)
+		args.flags |= CLONE_NEWNET;
+	if (lend && (setgroups(0, NULL) < 0 || lend_ids(s->outer_uid, s->outer_gid) < 0))
+		return err_sys(e, "lend uid %u to the box", s->outer_uid);
+	b->pid = sys_clone3(&args);
+	if (b->pid == 0)
+		init_main(&b->args);
+	num = errno;
+	if (lend && (syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0)) {
+		if (b->pid > 0)
+			kill(b->pid, SIGKILL);
+		return err_sys(e, "take root's ids back");
+	}
+	errno = num;
+	if (b->pid < 0 && (errno == EPERM || errno == ENOSPC || errno == EUSERS || errno == EACCES))
+		return err_set(e, ERR_MISSING, "this host lets you make no user namespace (%s): `cloche doctor` names what forbids it "
+			       "and the fix", strerror(errno));
+	if (b->pid < 0)
+		return err_sys(e, "clone the box");
+	b->pidfd = pidfd;
+	return 0;
+}
+
+/* While init builds: limits, then GO with the groups to enter. A box that died meanwhile says why itself. */
+static int go(struct live *b, struct err *e)
+{
+	struct init_order o = { .kind = ORDER_GO };
+	int fds[LIMIT_JOIN_MAX];
+	size_t n;
+
+	if (limits_open(&b->limits, &b->spec->limits, e) < 0)
+		return err_at(e, STAGE_LIMITS);
+	b->limits_open = true;
+	o.kernel_limits = b->limits.rung->kernel;
+	n = limits_join_fds(&b->limits, fds);
+	if (fd_send(b->order, &o, sizeof(o), fds, n) < 0 && errno != EPIPE && errno != ECONNRESET) {
+		err_sys(e, "start the box");
+		return err_at(e, STAGE_COMMAND);
+	}
+	return 0;
+}
+
+static int start(struct live *b, const struct box_io *io, struct err *e)
+{
+	b->out->marks[MARK_BEGIN] = box_now();
+	if (plan_build(b->spec, &b->plan, e) < 0 || choose_filter(b, 0, e) < 0 || choose_filter(b, 1, e) < 0)
+		return -1;
+	if (b->args.root_caller && idmap_sources(&b->plan, b->spec, e) < 0)
+		return -1;
+	if (open_pipes(b, io, e) < 0)
+		return err_at(e, STAGE_COMMAND);
+	b->args.plan = &b->plan;
+	b->args.spec = b->spec;
+	b->args.title = io->title;
+	b->args.title_len = io->title_len;
+	if (b->spec->tty)
+		b->args.winsize = terminal_size(io->in);
+	b->out->marks[MARK_PLANNED] = box_now();
+	if (clone_init(b, e) < 0)
+		return err_at(e, STAGE_NAMESPACE);
+	b->out->marks[MARK_CLONED] = box_now();
+	fd_close(&b->args.order);
+	for (int i = 0; i < 3; i++)
+		fd_close(&b->args.stdio[i]);
+	for (unsigned i = 0; i < b->plan.n_sources; i++)
+		fd_close(&b->plan.sources[i].fd);
+	return go(b, e);
+}
+
+/* Everything that could hold the box or speak of it goes here, whatever came before. */
+static void finish(struct live *b)
+{
+	for (int i = 0; i < 3; i++)
+		relay_close(&b->relays[i]);
+	terminal_restore(&b->terminal);
+	fd_close(&b->order);
+	fd_close(&b->signals);
+	if (b->limits_open)
+		limits_close(&b->limits);
+	/* The listener's thread may still signal through pidfd; it is closed by the exit of a one-shot program, and by the loop of a long-lived one
+	 * once the thread is gone. */
+	if (!b->notify.running)
+		fd_close(&b->pidfd);
+}
+
+int box_run(const struct box_spec *spec, const struct box_io *io, struct box_outcome *ret, struct err *e)
+{
+	static struct live b;
+	struct err why = { 0 };
+
+	memset(ret, 0, sizeof(*ret));
+	b = (struct live){ .spec = spec, .out = ret, .order = -1, .pidfd = -1, .signals = -1 };
+	for (int i = 0; i < 3; i++)
+		relay_init(&b.relays[i], -1, -1);
+	b.args.root_caller = geteuid() != spec->outer_uid;
+	monitor_block_signals(&b);
+	if (start(&b, io, &why) < 0)
+		monitor_failed(&b, &why);
+	else
+		monitor_run(&b, io);
+	monitor_judge(&b);
+	if (io->capture && !spec->tty)
+		for (int i = 1; i < 3; i++)
+			if (b.relays[i].store && relay_take(&b.relays[i], i == 1 ? &ret->out : &ret->err_out, e) < 0) {
+				finish(&b);
+				return -1;
+			}
+	finish(&b);
+	return 0;
+}

@@ -1,0 +1,262 @@
+/* The ladder: chooses a rung, fills the rows that do not depend on it, and passes the calls on.
+ *
+ * A new rung is a row in `ladder` with its functions in a file of its own. The rungs whose row is NULL are known
+ * by name only: this version does not use them, and says so wherever rungs are listed. What may go wrong: no rung
+ * but the best-effort one works; then the outcome says "supervised", or with --require-limits the start is refused
+ * with what every rung said. */
+#include "box/limits_rungs.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/fd.h"
+
+#define MEMORY_DEFAULT (512ull << 20)
+
+static const struct {
+	const char *name;
+	const struct limits_rung *rung;
+	const char *absent; /* why there is no row */
+} ladder[] = {
+	[LIMITS_RUNG_CGROUP2] = { "cgroup2", NULL, "delegated cgroup v2 groups are not used by this version" },
+	[LIMITS_RUNG_SCOPE] = { "scope", NULL, "scopes of a systemd user manager are not used by this version" },
+	[LIMITS_RUNG_CGROUP1] = { "cgroup1", &limits_cgroup1, NULL },
+	[LIMITS_RUNG_SUPERVISED] = { "supervised", &limits_supervised, NULL },
+};
+static_assert(sizeof(ladder) / sizeof(ladder[0]) == LIMITS_RUNG_N, "a row for every rung");
+
+static const char *const limit_names[] = {
+	[LIMIT_MEMORY] = "memory", [LIMIT_PIDS] = "pids", [LIMIT_CPUS] = "cpus", [LIMIT_TIMEOUT] = "timeout",
+	[LIMIT_OUTPUT] = "output", [LIMIT_FILE_SIZE] = "file_size", [LIMIT_OPEN_FILES] = "open_files",
+	[LIMIT_WORKSPACE_MAX] = "workspace_max",
+};
+static_assert(sizeof(limit_names) / sizeof(limit_names[0]) == LIMIT_N, "a name for every limit");
+
+const char *limit_name(enum limit_name n)
+{
+	return n >= 0 && n < LIMIT_N ? limit_names[n] : "";
+}
+
+const char *limits_rung_name(enum limits_rung_id id)
+{
+	return id >= 0 && id < LIMITS_RUNG_N ? ladder[id].name : "";
+}
+
+static struct limit_state row(uint64_t asked, const char *rung)
+{
+	bool none = asked == 0 || asked == BOX_LIMIT_NONE;
+
+	return none ? (struct limit_state){ BOX_LIMIT_NONE, BOX_LIMIT_NONE, "none", false }
+		    : (struct limit_state){ asked, asked, rung, true };
+}
+
+/* A resource limit can't be above what the caller has. */
+static struct limit_state rlimit_row(uint64_t asked, uint64_t fallback, int resource)
+{
+	struct limit_state s = row(asked, "rlimit");
+	struct rlimit have;
+
+	if (s.requested == BOX_LIMIT_NONE && fallback != BOX_LIMIT_NONE)
+		s = (struct limit_state){ BOX_LIMIT_NONE, fallback, "rlimit", true };
+	if (getrlimit(resource, &have) == 0 && have.rlim_max != RLIM_INFINITY && have.rlim_max < s.effective) {
+		s.effective = have.rlim_max;
+		s.rung = "rlimit";
+		s.enforced = true;
+	}
+	return s;
+}
+
+static void fill_rows(struct limits *l, const struct box_limits *want)
+{
+	l->state[LIMIT_MEMORY] = (struct limit_state){ want->memory, BOX_LIMIT_NONE, "none", false };
+	l->state[LIMIT_PIDS] = (struct limit_state){ want->pids, BOX_LIMIT_NONE, "none", false };
+	l->state[LIMIT_CPUS] = row(BOX_LIMIT_NONE, "none");
+	if (want->cpus > 0) {
+		/* What limits_inside does on every rung. The box could undo it, so it enforces nothing. */
+		l->state[LIMIT_CPUS].requested = (uint64_t)(want->cpus * 1000 + 0.5);
+		l->state[LIMIT_CPUS].effective = limits_whole_cpus(want->cpus) * 1000;
+		l->state[LIMIT_CPUS].rung = "affinity";
+	}
+	l->state[LIMIT_TIMEOUT] = row(want->timeout_us, "deadline");
+	l->state[LIMIT_OUTPUT] = row(want->output, "capture");
+	l->state[LIMIT_FILE_SIZE] = rlimit_row(want->file_size, BOX_LIMIT_NONE, RLIMIT_FSIZE);
+	l->state[LIMIT_OPEN_FILES] = rlimit_row(want->open_files, LIMITS_OPEN_FILES_HARD, RLIMIT_NOFILE);
+	l->state[LIMIT_WORKSPACE_MAX] = row(want->workspace_max, "none");
+	/* limits_watch_workspace puts the sampler's name here once there is something to sample. */
+	l->state[LIMIT_WORKSPACE_MAX].effective = BOX_LIMIT_NONE;
+	l->state[LIMIT_WORKSPACE_MAX].enforced = false;
+}
+
+static void clear(struct limits *l)
+{
+	memset(l, 0, sizeof(*l));
+	for (int i = 0; i < LIMIT_FDS_MAX; i++)
+		l->dir[i] = l->parent[i] = -1;
+	for (int i = 0; i < LIMIT_JOIN_MAX; i++)
+		l->join[i] = -1;
+	l->event_fd = l->workspace_fd = l->walk.fd = -1;
+}
+
+/* --require-limits names memory and pids, and cpus when they were asked. */
+static int held_by_kernel(const struct limits *l, const struct box_limits *want, struct err *e)
+{
+	if (!l->state[LIMIT_MEMORY].enforced || !l->state[LIMIT_PIDS].enforced)
+		return err_set(e, ERR_REFUSED,
+			       "--require-limits needs a limit for memory and for pids; neither may be lifted");
+	if (want->cpus > 0 && !l->state[LIMIT_CPUS].enforced)
+		return err_set(e, ERR_MISSING,
+			       "--require-limits: --cpus can't be enforced here (no group of a cpu controller); "
+			       "drop one of the two");
+	return 0;
+}
+
+static int refuse(const char *tried, struct err *e)
+{
+	return err_set(e, ERR_MISSING,
+		       "--require-limits: nothing here enforces memory and pids (%s); run where cgroup v1 memory and pids "
+		       "groups are writable (as root), or drop --require-limits for best effort", tried);
+}
+
+int limits_open(struct limits *l, const struct box_limits *asked, struct err *e)
+{
+	struct box_limits want = *asked;
+	char tried[400] = "";
+	size_t at = 0;
+
+	clear(l);
+	if (want.memory == 0)
+		want.memory = MEMORY_DEFAULT;
+	if (want.pids == 0)
+		want.pids = LIMITS_PIDS_DEFAULT;
+	if (want.require && want.supervised) {
+		err_set(e, ERR_USAGE,
+			"--require-limits and --supervised exclude each other: supervised limits are best effort");
+		return err_at(e, STAGE_LIMITS);
+	}
+	for (int i = 0; i < LIMITS_RUNG_N; i++) {
+		const struct limits_rung *rung = ladder[i].rung;
+		const char *said = ladder[i].absent;
+		struct err why = { 0 };
+		bool skip = (want.supervised || want.require) && rung && rung->kernel == want.supervised;
+
+		fill_rows(l, &want);
+		if (rung && !skip) {
+			l->rung = rung;
+			if (rung->open(l, &want, &why) == 0) {
+				if (!want.require || held_by_kernel(l, &want, e) == 0)
+					return 0;
+				limits_close(l);
+				return err_at(e, STAGE_LIMITS);
+			}
+			limits_close(l);
+			said = why.msg;
+		}
+		if (skip)
+			said = "best effort";
+		at += (size_t)snprintf(tried + at, sizeof(tried) - at, "%s%s: %.150s", at ? "; " : "",
+				       ladder[i].name, said);
+		if (at >= sizeof(tried))
+			at = sizeof(tried) - 1;
+	}
+	if (want.require)
+		refuse(tried, e);
+	else
+		err_set(e, ERR_MISSING, "no limits can be set up: %s", tried);
+	return err_at(e, STAGE_LIMITS);
+}
+
+size_t limits_join_fds(const struct limits *l, int *ret_fds)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < LIMIT_JOIN_MAX; i++)
+		if (l->join[i] >= 0)
+			ret_fds[n++] = l->join[i];
+	return n;
+}
+
+int limits_join(struct limits *l, pid_t pid, struct err *e)
+{
+	if (l->rung->join(l, pid, e) < 0)
+		return err_at(e, STAGE_LIMITS);
+	/* No child of ours is to inherit a way into the groups. */
+	for (int i = 0; i < LIMIT_JOIN_MAX; i++)
+		fd_close(&l->join[i]);
+	return 0;
+}
+
+enum { RECHECK_MS = 2, WORKSPACE_MS = 20 };
+
+/* Milliseconds from now to `due`, at least 1. */
+static int until(uint64_t now, uint64_t due)
+{
+	return due <= now ? 1 : (int)((due - now) / 1000 + 1);
+}
+
+int limits_period_ms(const struct limits *l)
+{
+	uint64_t now = limits_now_us();
+	int ms = -1, other;
+
+	if (now < l->recheck_until_us)
+		return RECHECK_MS;
+	if (l->init > 0)
+		ms = until(now, l->due_us);
+	if (l->workspace_fd >= 0) {
+		other = until(now, l->tick_us);
+		ms = ms < 0 || other < ms ? other : ms;
+	}
+	return ms;
+}
+
+enum limit_hit limits_check(struct limits *l)
+{
+	if (l->hit == LIMIT_HIT_NONE)
+		l->hit = l->rung->check(l);
+	if (l->hit == LIMIT_HIT_NONE && l->workspace_fd >= 0 && limits_now_us() >= l->tick_us) {
+		if (limits_workspace_tick(l))
+			l->hit = LIMIT_HIT_WORKSPACE;
+		l->tick_us = limits_now_us() + WORKSPACE_MS * 1000;
+	}
+	return l->hit;
+}
+
+void limits_usage(struct limits *l, struct limit_usage *ret)
+{
+	*ret = (struct limit_usage){
+		.memory_peak = UINT64_MAX, .pids_peak = UINT64_MAX, .pids_max_events = UINT64_MAX, .oom_kills = UINT64_MAX,
+		.cpu_user_us = UINT64_MAX, .cpu_sys_us = UINT64_MAX, .read_bytes = UINT64_MAX, .written_bytes = UINT64_MAX,
+	};
+	l->rung->usage(l, ret);
+	if (l->hit == LIMIT_HIT_MEMORY)
+		memcpy(ret->filled_by, l->filled_by, sizeof(ret->filled_by));
+}
+
+void limits_close(struct limits *l)
+{
+	if (l->rung)
+		l->rung->close(l);
+	limits_workspace_close(l);
+}
+
+unsigned limits_sweep(unsigned max)
+{
+	return cg1_sweep(max);
+}
+
+bool limits_rung_probe(enum limits_rung_id id, char *why, size_t cap)
+{
+	if (id < 0 || id >= LIMITS_RUNG_N) {
+		snprintf(why, cap, "no such rung");
+		return false;
+	}
+	if (!ladder[id].rung) {
+		snprintf(why, cap, "%s", ladder[id].absent);
+		return false;
+	}
+	if (id == LIMITS_RUNG_CGROUP1)
+		return cg1_probe(why, cap);
+	return supervised_probe(why, cap);
+}

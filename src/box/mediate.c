@@ -1,0 +1,190 @@
+/* The address is copied out of the caller once; what was copied is judged and used. A path is opened as the caller would (its root, its working
+ * directory), which pins the socket; the mount that it lies on decides, by the box's own mountinfo: nothing at or below the target of a
+ * read-write host directory is connected to. Then the connect goes to /proc/self/fd/N of the pinned socket, on a duplicate of the caller's.
+ *
+ * Side effects, stated in the docs: the server sees cloche's pid as its peer. A connect to a unix socket whose backlog is full waits here, and
+ * with it the box's other mediated calls; the deadline does not. */
+#include "box/mediate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/sys.h"
+
+union address {
+	struct sockaddr any;
+	struct sockaddr_un un;
+	struct sockaddr_storage room;
+};
+
+/* The number behind `key` in a file of lines "key:\tNUMBER", or -1. */
+static long proc_number(const char *path, const char *key)
+{
+	char text[4096], *at;
+
+	if (fd_read_file_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return -1;
+	at = strstr(text, key);
+	return at ? strtol(at + strlen(key), NULL, 10) : -1;
+}
+
+/* A thread's descriptors are its process's here: at worst another socket of the same attacker is connected. */
+static int caller_socket(pid_t tid, int fd)
+{
+	_cleanup_fd_ int pidfd = -1;
+	char path[48];
+	long tgid;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	tgid = proc_number(path, "Tgid:");
+	if (tgid <= 0)
+		return -1;
+	pidfd = sys_pidfd_open((pid_t)tgid);
+	return pidfd < 0 ? -1 : sys_pidfd_getfd(pidfd, fd);
+}
+
+static int caller_address(const struct seccomp_notif *req, union address *a, socklen_t *ret_len)
+{
+	size_t len = (uint32_t)req->data.args[2];
+	struct iovec to = { .iov_base = a, .iov_len = len };
+	struct iovec from = { .iov_base = (void *)(uintptr_t)req->data.args[1], .iov_len = len };
+
+	memset(a, 0, sizeof(*a));
+	if (len > sizeof(a->room) || len < sizeof(sa_family_t)) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (process_vm_readv((pid_t)req->pid, &to, 1, &from, 1, 0) != (ssize_t)len)
+		return -1;
+	*ret_len = (socklen_t)len;
+	return 0;
+}
+
+/* Opens a socket's path as the caller sees it, O_PATH. */
+static int caller_path(pid_t tid, const char *path)
+{
+	char root[48], cwd[48], dir[2048], full[2048 + 128];
+	_cleanup_fd_ int fd = -1;
+	ssize_t n = 1;
+
+	snprintf(root, sizeof(root), "/proc/%d/root", tid);
+	snprintf(cwd, sizeof(cwd), "/proc/%d/cwd", tid);
+	fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	dir[0] = '/';
+	if (path[0] != '/')
+		n = readlink(cwd, dir, sizeof(dir) - 1);
+	if (n <= 0 || (size_t)n >= sizeof(dir) - 1) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	dir[n] = '\0';
+	if (path_join(full, sizeof(full), path[0] == '/' ? "" : dir, path[0] == '/' ? path + 1 : path) < 0)
+		return -1;
+	return path_open_in_root(fd, full[0] == '/' ? full + 1 : full, O_CLOEXEC);
+}
+
+/* The target of the mount with this id, in the box's own namespace. */
+static int mount_target(pid_t init, long id, char *ret, size_t cap)
+{
+	char path[48], *line = NULL;
+	size_t room = 0;
+	int found = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", init);
+	f = fopen(path, "re");
+	while (f && found < 0 && getline(&line, &room, f) > 0) {
+		char *at = line;
+
+		if (strtol(at, NULL, 10) != id)
+			continue;
+		for (int i = 0; i < 4 && at; i++) /* id, parent, device, root, target (proc_pid_mountinfo(5)) */
+			at = strchr(at + 1, ' ');
+		if (at && strcspn(at + 1, " ") < cap) {
+			memcpy(ret, at + 1, strcspn(at + 1, " "));
+			ret[strcspn(at + 1, " ")] = '\0';
+			found = 0;
+		}
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Does what is open here belong to a directory of the host that the box may write to? What can't be told does. */
+static bool is_hosts(pid_t init, const struct box_spec *spec, int fd)
+{
+	char path[48], target[4096];
+	long id;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	id = proc_number(path, "mnt_id:");
+	if (id < 0 || mount_target(init, id, target, sizeof(target)) < 0)
+		return true;
+	for (size_t i = 0; i < spec->n_mounts; i++)
+		if (spec->mounts[i].src && path_within(target, spec->mounts[i].dst))
+			return true;
+	return false;
+}
+
+static int connect_path(pid_t init, const struct box_spec *spec, const struct seccomp_notif *req, int sock,
+			const union address *a, socklen_t len)
+{
+	char path[sizeof(a->un.sun_path) + 1];
+	size_t n = len - offsetof(struct sockaddr_un, sun_path);
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	_cleanup_fd_ int at = -1;
+
+	memcpy(path, a->un.sun_path, n < sizeof(a->un.sun_path) ? n : sizeof(a->un.sun_path));
+	path[n < sizeof(path) ? n : sizeof(path) - 1] = '\0';
+	at = caller_path((pid_t)req->pid, path);
+	if (at < 0)
+		return -1;
+	if (is_hosts(init, spec, at)) {
+		errno = EPERM;
+		return -1;
+	}
+	snprintf(to.sun_path, sizeof(to.sun_path), "/proc/self/fd/%d", at);
+	return connect(sock, (struct sockaddr *)&to, sizeof(to));
+}
+
+void mediate_connect(int listener, pid_t init, const struct box_spec *spec, const struct seccomp_notif *req,
+		     struct seccomp_notif_resp *resp)
+{
+	_cleanup_fd_ int sock = -1;
+	union address a;
+	socklen_t len;
+	bool by_path;
+	int r;
+
+	resp->error = -EPERM;
+	if (caller_address(req, &a, &len) < 0) {
+		resp->error = errno == EINVAL || errno == EFAULT ? -errno : -EPERM;
+		return;
+	}
+	sock = caller_socket((pid_t)req->pid, (int)req->data.args[0]);
+	if (sock < 0) {
+		resp->error = errno == EBADF ? -EBADF : -EPERM;
+		return;
+	}
+	/* What was read may have come from a pid that is somebody else's by now. */
+	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) < 0)
+		return;
+	by_path = a.any.sa_family == AF_UNIX && len > offsetof(struct sockaddr_un, sun_path) && a.un.sun_path[0] != '\0';
+	r = by_path ? connect_path(init, spec, req, sock, &a, len) : connect(sock, &a.any, len);
+	resp->error = r < 0 ? -errno : 0;
+}

@@ -1,0 +1,355 @@
+/* One loop of poll(2). It ends in two steps: first the box is gone (init reported the end and hung up, or died), then what it printed is
+ * delivered. The deadline holds whatever the streams do; after a deadline or a cancel a stalled reader gets one more second. */
+#include "box/monitor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/sys.h"
+#include "box/mount_check.h"
+
+#define BUILD_DEADLINE_NS (60ULL * 1000000000)
+#define FLUSH_NS (1000000000ULL)
+
+enum { P_ORDER, P_SIGNALS, P_LIMITS, P_STREAMS, P_N = P_STREAMS + 6 };
+
+void monitor_block_signals(struct live *b)
+{
+	static const int watched[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
+		sigaddset(&set, watched[i]);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	b->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static void kill_box(struct live *b)
+{
+	if (b->pidfd >= 0)
+		sys_pidfd_send_signal(b->pidfd, SIGKILL);
+}
+
+static void send_signal(struct live *b, int sig)
+{
+	struct init_order o = { .kind = ORDER_SIGNAL, .sig = sig };
+
+	(void)fd_send(b->order, &o, sizeof(o), NULL, 0);
+}
+
+/* Waits for init's end, so that its accounts are whole and its cgroup is empty. */
+static void reap(struct live *b)
+{
+	struct rusage ru;
+	int status;
+
+	if (b->pid <= 0 || b->gone)
+		return;
+	b->gone = true;
+	while (wait4(b->pid, &status, __WALL, &ru) < 0 && errno == EINTR)
+		;
+	b->out->marks[MARK_REAPED] = box_now();
+	if (b->ended)
+		return;
+	b->cpu_user_us = (uint64_t)ru.ru_utime.tv_sec * 1000000 + (uint64_t)ru.ru_utime.tv_usec;
+	b->cpu_sys_us = (uint64_t)ru.ru_stime.tv_sec * 1000000 + (uint64_t)ru.ru_stime.tv_usec;
+	b->maxrss = (uint64_t)ru.ru_maxrss * 1024;
+	b->in_bytes = (uint64_t)ru.ru_inblock * 512;
+	b->out_bytes = (uint64_t)ru.ru_oublock * 512;
+}
+
+void monitor_failed(struct live *b, const struct err *why)
+{
+	struct init_msg m;
+
+	b->failed = true;
+	b->why = *why;
+	kill_box(b);
+	reap(b);
+	/* When init had failed by itself, its own account is the cause and ours only followed from it. */
+	if (b->order >= 0 && b->pid > 0 && recv(b->order, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m) && m.kind == INIT_FAILED)
+		b->why = m.err;
+}
+
+static int watch_workspace(struct live *b, struct err *e)
+{
+	for (size_t i = 0; i < b->spec->n_mounts; i++) {
+		const struct box_mount *m = &b->spec->mounts[i];
+		_cleanup_fd_ int dir = -1;
+
+		if (!m->workspace || b->spec->limits.workspace_max == BOX_LIMIT_NONE)
+			continue;
+		dir = mount_open_checked(m);
+		if (dir < 0)
+			return err_sys(e, "watch the size of %s", m->src);
+		return limits_watch_workspace(&b->limits, dir, e);
+	}
+	return 0;
+}
+
+static void on_started(struct live *b, const struct init_msg *m, const int *fds, size_t n, const struct box_io *io)
+{
+	struct err e;
+
+	if (n < 1 || (b->spec->tty && n < 2)) { /* the listener did not come: nobody would answer refused calls */
+		err_set(&e, ERR_SYS, "the box sent no listener");
+		err_at(&e, STAGE_LOCKS);
+		monitor_failed(b, &e);
+		return;
+	}
+	if (notify_start(&b->notify, fds[0], b->pidfd, b->pid, b->spec, &b->request[b->limits.rung->kernel], &e) < 0) {
+		err_at(&e, STAGE_LOCKS);
+		monitor_failed(b, &e);
+		return;
+	}
+	if (limits_join(&b->limits, b->pid, &e) < 0 || watch_workspace(b, &e) < 0) {
+		err_at(&e, STAGE_LIMITS);
+		monitor_failed(b, &e);
+		return;
+	}
+	b->started = true;
+	b->started_ns = m->marks[MARK_STARTED];
+	b->out->landlock_abi = m->landlock_abi;
+	if (b->spec->tty) {
+		fcntl(fds[1], F_SETFL, fcntl(fds[1], F_GETFL) | O_NONBLOCK);
+		b->tty = fds[1];
+		relay_init(&b->relays[1], fds[1], io->out);
+		if (b->spec->interactive) {
+			relay_init(&b->relays[0], io->in, fds[1]);
+			terminal_raw(&b->terminal, io->in);
+		}
+	}
+}
+
+static void take_marks(struct live *b, const struct init_msg *m)
+{
+	for (int i = MARK_CHILD; i < MARK_REAPED; i++)
+		b->out->marks[i] = m->marks[i];
+}
+
+/* A message from init, or its hang-up. True when the box is over. */
+static bool on_order(struct live *b, const struct box_io *io)
+{
+	struct init_msg m;
+	int fds[2];
+	size_t n = 0;
+	ssize_t r = fd_recv(b->order, &m, sizeof(m), fds, 2, &n);
+
+	if (r != sizeof(m)) {
+		reap(b);
+		return true;
+	}
+	switch (m.kind) {
+	case INIT_STARTED:
+		on_started(b, &m, fds, n, io);
+		return b->failed;
+	case INIT_FAILED:
+		b->failed = true;
+		b->why = m.err;
+		reap(b);
+		return true;
+	case INIT_ENDED:
+		b->ended = true;
+		b->status = m.status;
+		b->cpu_user_us = m.user_us;
+		b->cpu_sys_us = m.sys_us;
+		b->maxrss = m.maxrss_bytes;
+		b->in_bytes = m.in_bytes;
+		b->out_bytes = m.out_bytes;
+		take_marks(b, &m);
+		/* Nobody waits for the kernel to take the namespaces down, but a cgroup can only go when it is empty. */
+		if (b->limits.rung->kernel)
+			reap(b);
+		return true;
+	}
+	return false;
+}
+
+static void on_signal(struct live *b)
+{
+	struct signalfd_siginfo si;
+
+	while (read(b->signals, &si, sizeof(si)) == sizeof(si)) {
+		int sig = (int)si.ssi_signo;
+
+		if (sig == SIGWINCH) {
+			struct winsize w = terminal_size(b->relays[0].from >= 0 ? b->relays[0].from : b->relays[1].to);
+
+			if (b->spec->tty && b->started && w.ws_row)
+				ioctl(b->tty, TIOCSWINSZ, &w);
+		} else if (!b->forwarded && b->started) {
+			b->forwarded = sig;
+			send_signal(b, sig);
+		} else {
+			b->cancelled = true;
+			kill_box(b);
+		}
+	}
+}
+
+/* What is due now; returns how long the loop may sleep, in milliseconds. */
+static int on_time(struct live *b)
+{
+	uint64_t now = box_now(), due, kill_due;
+	const struct box_limits *l = &b->spec->limits;
+	int wait = b->started ? limits_period_ms(&b->limits) : -1;
+
+	if (!b->started) {
+		due = b->out->marks[MARK_BEGIN] + BUILD_DEADLINE_NS;
+		b->start_deadline = now >= due;
+	} else if (l->timeout_us == 0) {
+		return wait;
+	} else {
+		due = b->started_ns + l->timeout_us * 1000;
+		kill_due = due + l->kill_after_us * 1000;
+		if (now >= due && !b->deadline) {
+			b->deadline = true;
+			if (l->kill_after_us)
+				send_signal(b, SIGTERM);
+		}
+		if (b->deadline && now < kill_due)
+			due = kill_due;
+	}
+	if (now >= due) {
+		kill_box(b);
+		return wait;
+	}
+	due = (due - now) / 1000000 + 1;
+	return wait >= 0 && (uint64_t)wait < due ? wait : (int)(due > 60000 ? 60000 : due);
+}
+
+static void move_streams(struct live *b, const struct pollfd *p)
+{
+	for (int i = 0; i < 3; i++) {
+		const struct pollfd *in = &p[2 * i], *out = &p[2 * i + 1];
+
+		relay_move(&b->relays[i], in->revents != 0, out->revents != 0);
+	}
+}
+
+static void poll_set(struct live *b, struct pollfd p[P_N])
+{
+	p[P_ORDER] = (struct pollfd){ .fd = b->order, .events = POLLIN };
+	p[P_SIGNALS] = (struct pollfd){ .fd = b->signals, .events = POLLIN };
+	p[P_LIMITS] = (struct pollfd){ .fd = b->started ? b->limits.event_fd : -1, .events = POLLIN };
+	for (int i = 0; i < 3; i++)
+		relay_poll(&b->relays[i], &p[P_STREAMS + 2 * i]);
+}
+
+static void check_limits(struct live *b)
+{
+	if (!b->started || b->hit != LIMIT_HIT_NONE)
+		return;
+	b->hit = limits_check(&b->limits);
+	if (b->hit != LIMIT_HIT_NONE)
+		kill_box(b);
+}
+
+static void run_box(struct live *b, const struct box_io *io)
+{
+	struct pollfd p[P_N];
+	bool over = false;
+
+	while (!over) {
+		int wait = on_time(b);
+
+		poll_set(b, p);
+		if (poll(p, P_N, wait) < 0 && errno != EINTR)
+			kill_box(b);
+		if (p[P_SIGNALS].revents)
+			on_signal(b);
+		if (p[P_LIMITS].revents || limits_period_ms(&b->limits) >= 0)
+			check_limits(b);
+		move_streams(b, &p[P_STREAMS]);
+		if (p[P_ORDER].revents)
+			over = on_order(b, io);
+	}
+}
+
+/* Delivers what was printed before the end. Nothing waits for an end of file: a descriptor of the pipe may have been carried out of the box. */
+static void flush(struct live *b)
+{
+	uint64_t until = b->deadline || b->cancelled ? box_now() + FLUSH_NS : UINT64_MAX;
+	struct pollfd p[P_N];
+
+	b->relays[0].from = -1;
+	for (;;) {
+		bool waiting = false;
+
+		for (int i = 1; i < 3; i++) {
+			relay_drain(&b->relays[i]);
+			waiting |= relay_pending(&b->relays[i]);
+		}
+		if (!waiting || box_now() >= until)
+			return;
+		poll_set(b, p);
+		p[P_ORDER].fd = p[P_LIMITS].fd = -1;
+		p[P_STREAMS].fd = p[P_STREAMS + 1].fd = -1;
+		if (poll(p, P_N, until == UINT64_MAX ? -1 : 100) < 0 && errno != EINTR)
+			return;
+		if (p[P_SIGNALS].revents) /* the caller has had enough */
+			return;
+		move_streams(b, &p[P_STREAMS]);
+	}
+}
+
+void monitor_run(struct live *b, const struct box_io *io)
+{
+	run_box(b, io);
+	b->end_ns = box_now();
+	flush(b);
+}
+
+static void judge_usage(struct live *b)
+{
+	struct limit_usage *u = &b->out->usage;
+
+	memset(u, 0xff, sizeof(*u));
+	u->filled_by[0] = '\0';
+	if (b->limits_open) {
+		limits_usage(&b->limits, u);
+		memcpy(b->out->limits, b->limits.state, sizeof(b->limits.state));
+	}
+	if (!b->started)
+		return;
+	u->cpu_user_us = b->cpu_user_us;
+	u->cpu_sys_us = b->cpu_sys_us;
+	u->read_bytes = b->in_bytes;
+	u->written_bytes = b->out_bytes;
+	if (u->memory_peak == UINT64_MAX || u->memory_peak < b->maxrss)
+		u->memory_peak = b->maxrss;
+}
+
+void monitor_judge(struct live *b)
+{
+	struct box_outcome *o = b->out;
+	struct box_evidence v = { .failed = b->failed, .err = &b->why, .ended = b->ended, .status = b->status,
+				  .start_deadline = b->start_deadline, .deadline = b->deadline, .cancelled = b->cancelled,
+				  .hit = b->hit };
+
+	if (b->limits_open && b->hit == LIMIT_HIT_NONE) /* a kill may end the box before its event was read */
+		b->hit = limits_check(&b->limits);
+	judge_usage(b);
+	if (b->ended && b->forwarded && WIFSIGNALED(b->status) && WTERMSIG(b->status) == b->forwarded)
+		v.cancelled = true;
+	v.oom_kills = o->usage.oom_kills;
+	v.escape = b->notify.running ? notify_escape(&b->notify) : NULL;
+	o->n_denied = atomic_load(&b->notify.n_denied);
+	o->lost_denials = atomic_load(&b->notify.lost);
+	memcpy(o->denied, b->notify.denied, sizeof(o->denied));
+	if (b->started) {
+		o->wall_us = (b->end_ns - b->started_ns) / 1000;
+		o->start_us = (b->started_ns - o->marks[MARK_BEGIN]) / 1000;
+	}
+	outcome_judge(b->spec, &v, o);
+}

@@ -1,0 +1,40 @@
+/* Watching one live box: orders and reports, output, deadline, limits, the caller's signals. Used by launch.c alone. */
+#pragma once
+
+#include "box/init.h"
+#include "box/launch.h"
+#include "box/limits.h"
+#include "box/notify.h"
+#include "box/relay.h"
+#include "box/terminal.h"
+
+struct live {
+	const struct box_spec *spec;
+	struct box_outcome *out;
+	struct plan plan;
+	struct init_args args;
+	struct sc_request request[2]; /* by kernel_limits, as init_args.code */
+	struct limits limits;
+	bool limits_open;
+	struct notify notify;
+	struct relay relays[3]; /* stdin, stdout, stderr; with a terminal: [0] into it, [1] out of it */
+	struct terminal terminal;
+	pid_t pid;
+	int pidfd, order, signals;
+	int tty; /* the terminal's master, owned by the relays */
+	/* evidence */
+	struct err why;
+	bool failed, started, ended, gone, start_deadline, deadline, cancelled, termed;
+	int status, forwarded;
+	enum limit_hit hit;
+	uint64_t started_ns, end_ns, cpu_user_us, cpu_sys_us, maxrss, in_bytes, out_bytes;
+};
+
+/* Blocks what the loop will read from a descriptor, before anything is cloned. */
+void monitor_block_signals(struct live *b);
+/* The box could not be started: ends whatever stands. */
+void monitor_failed(struct live *b, const struct err *why);
+/* Runs until the box is gone and its output is delivered. */
+void monitor_run(struct live *b, const struct box_io *io);
+/* Fills the outcome. */
+void monitor_judge(struct live *b);

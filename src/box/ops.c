@@ -1,0 +1,378 @@
+/* The child's half of a plan.
+ *
+ * The new root is mounted over some existing directory ("the stage"), furnished from inside, and becomes the root by pivot_root(".", ".");
+ * then the old root, now below it, is detached. Everything of the host is opened before, so the stage may cover it.
+ *
+ * Two ways to reach a place in the new root. Where every component is of our own making (the host image's skeleton, /dev, /proc) a relative
+ * path from the new root is safe and cheapest. Where the path may lead through what somebody else wrote (a --rootfs, another mount) the
+ * place is opened step by step inside the root (base/path.h) and mounted by descriptor: a planted link leads nowhere else.
+ *
+ * What may go wrong: a kernel that forbids a mount in a user namespace answers EPERM; the message names the op's path, and `cloche doctor`
+ * says why. */
+#include "box/ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/sys.h"
+#include "box/mount_check.h"
+
+#define EMPTY ".cloche-empty" /* an empty directory of the scratch tmpfs; gone before anything foreign runs */
+#define VIEW ".cloche-view"
+#define ATTACH ".cloche-attach"
+#define FIXED_FLAGS (MS_NOSUID | MS_NODEV)
+
+/* Where the new root is staged: any directory that exists everywhere. It is covered only in the child's own mount namespace. */
+static const char *const stages[] = { "/tmp", "/usr", "/mnt", "/etc" };
+
+struct walk {
+	struct plan *p;
+	int root;    /* the new root, O_PATH; also the working directory between ops */
+	int scratch; /* the tmpfs that holds root, upper, and the helpers above */
+	int empty;
+};
+
+static int source_open(struct plan_source *s, struct err *e)
+{
+	int fd;
+
+	if (s->fd >= 0) /* an id-mapped mount that the parent made */
+		return 0;
+	if (s->check) {
+		_cleanup_fd_ int at = mount_open_checked(s->check);
+
+		if (at < 0)
+			return err_sys(e, "%s: it changed while the box was being built, or can't be opened", s->path);
+		fd = s->tree ? sys_open_tree(at, "", AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE | SYS_AT_RECURSIVE | O_CLOEXEC) :
+			       fd_steal(&at);
+	} else if (s->tree) {
+		fd = sys_open_tree(AT_FDCWD, s->path, SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
+	} else {
+		fd = open(s->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
+	if (fd < 0)
+		return err_sys(e, "open %s", s->path);
+	s->fd = fd;
+	return 0;
+}
+
+int ops_open_sources(struct plan *p, struct err *e)
+{
+	for (unsigned i = 0; i < p->n_sources; i++)
+		if (source_open(&p->sources[i], e) < 0)
+			return err_at(e, p->sources[i].check && p->sources[i].check->workspace ? STAGE_WORKSPACE :
+												 STAGE_MOUNT);
+	return 0;
+}
+
+/* Opens the place of an op whose path may be strange. */
+static int place_open(const struct walk *w, const struct op *op)
+{
+	return op->strange ? path_open_in_root(w->root, op->path, O_CLOEXEC) :
+			     path_open_beneath(w->root, op->path, O_CLOEXEC);
+}
+
+/* The place as a path that mount(2) may follow. `*ret_fd` keeps it alive. */
+static const char *place_path(const struct walk *w, const struct op *op, char buf[64], int *ret_fd)
+{
+	if (!op->strange && !w->p->root_overlay) {
+		/* Absolute by descriptor, so that it holds while the working directory is a lower directory. */
+		int n = snprintf(buf, 64, "/proc/self/fd/%d/%s", w->root, op->path);
+
+		if (n > 0 && n < 64)
+			return buf;
+	}
+	*ret_fd = place_open(w, op);
+	if (*ret_fd < 0)
+		return NULL;
+	snprintf(buf, 64, "/proc/self/fd/%d", *ret_fd);
+	return buf;
+}
+
+static int attach(const struct walk *w, const struct op *op, int tree, struct err *e)
+{
+	_cleanup_fd_ int place = -1;
+	int r;
+
+	if (!op->strange && !w->p->root_overlay) {
+		r = sys_move_mount(tree, "", w->root, op->path, SYS_MOVE_MOUNT_F_EMPTY_PATH);
+	} else {
+		place = place_open(w, op);
+		if (place < 0)
+			return err_sys(e, "mount target /%s", op->path);
+		r = sys_move_mount(tree, "", place, "", SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
+	}
+	return r < 0 ? err_sys(e, "mount on /%s", op->path) : 0;
+}
+
+static int op_dir(const struct walk *w, const struct op *op, struct err *e)
+{
+	if (!op->strange && mkdirat(w->root, op->path, op->mode) == 0)
+		return 0;
+	if (op->strange || w->p->root_overlay) {
+		_cleanup_fd_ int fd = op->strange ? path_make_dir(w->root, op->path) : -1;
+
+		if (fd < 0 && !op->strange)
+			fd = path_open_beneath(w->root, op->path, O_CLOEXEC | O_DIRECTORY);
+		if (fd < 0)
+			return err_sys(e, "directory /%s of the box", op->path);
+		return 0;
+	}
+	return errno == EEXIST ? 0 : err_sys(e, "make directory /%s", op->path);
+}
+
+static int op_file(const struct walk *w, const struct op *op, struct err *e)
+{
+	_cleanup_fd_ int fd = -1;
+
+	if (op->strange) {
+		fd = path_make_file(w->root, op->path);
+		return fd < 0 ? err_sys(e, "file /%s of the box", op->path) : 0;
+	}
+	fd = openat(w->root, op->path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_EXCL, op->mode);
+	if (fd < 0)
+		return errno == EEXIST && op->len == 0 ? 0 : err_sys(e, "make file /%s", op->path);
+	if (op->len > 0 && fd_write_all(fd, op->text, op->len) < 0)
+		return err_sys(e, "write file /%s", op->path);
+	return 0;
+}
+
+/* A lower-only overlay: sockets and FIFOs of the host are not reachable through it, and mountinfo tells no host path. It needs two lower
+ * directories; the second is empty. */
+static int op_lower(const struct walk *w, const struct op *op, struct err *e)
+{
+	const struct plan_source *s = &w->p->sources[op->source];
+	_cleanup_fd_ int place = -1;
+	char target[64], lower[64];
+	const char *at = place_path(w, op, target, &place);
+	bool mapped = s->check && s->tree;
+	int r;
+
+	if (!at)
+		return err_sys(e, "mount target /%s", op->path);
+	if (mapped) { /* a detached mount must be attached to be stood in */
+		if (mkdirat(w->scratch, ATTACH, 0700) < 0 ||
+		    sys_move_mount(s->fd, "", w->scratch, ATTACH, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+			return err_sys(e, "attach %s", s->path);
+	}
+	if (fchdir(s->fd) < 0)
+		return err_sys(e, "enter %s", s->path);
+	snprintf(lower, sizeof(lower), "lowerdir=.:/proc/self/fd/%d,userxattr", w->empty);
+	r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);
+	if (r < 0)
+		err_sys(e, "overlay of %s on /%s", s->path, op->path);
+	if (fchdir(w->root) < 0)
+		return err_sys(e, "return to the new root");
+	if (mapped) {
+		char attached[64];
+
+		snprintf(attached, sizeof(attached), "/proc/self/fd/%d/%s", w->scratch, ATTACH);
+		umount2(attached, MNT_DETACH);
+		unlinkat(w->scratch, ATTACH, AT_REMOVEDIR);
+	}
+	return r;
+}
+
+static int op_bind(const struct walk *w, const struct op *op, struct err *e)
+{
+	int tree = w->p->sources[op->source].fd;
+	struct sys_mount_attr attr = { .attr_set = op->flags };
+
+	if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
+		return err_sys(e, "set attributes of the mount on /%s", op->path);
+	return attach(w, op, tree, e);
+}
+
+static int op_mount(const struct walk *w, const struct op *op, const char *type, unsigned long flags, struct err *e)
+{
+	_cleanup_fd_ int place = -1;
+	char target[64];
+	const char *at = place_path(w, op, target, &place);
+
+	if (!at)
+		return err_sys(e, "mount target /%s", op->path);
+	if (mount(type, at, type, flags, op->text) < 0)
+		return err_sys(e, "mount %s on /%s", type, op->path);
+	return 0;
+}
+
+static int op_proc(const struct walk *w, const struct op *op, struct err *e)
+{
+	if (op_mount(w, op, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, e) == 0)
+		return 0;
+	if (e->num == EPERM)
+		return err_set(e, ERR_MISSING, "the kernel gives no fresh /proc here, because the /proc outside is itself masked (a "
+			       "container?): use --proc none, or start the outer container with an unmasked /proc");
+	return -1;
+}
+
+static int op_mask(const struct walk *w, const struct op *op, struct err *e)
+{
+	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |
+						   SYS_MOUNT_ATTR_NOEXEC };
+	_cleanup_fd_ int tree = -1;
+	struct stat st;
+
+	if (fstatat(w->root, op->path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : err_sys(e, "look at /%s", op->path);
+	if (S_ISDIR(st.st_mode)) {
+		tree = sys_open_tree(w->empty, "", AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+		if (tree >= 0 && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
+			return err_sys(e, "mask /%s", op->path);
+	} else {
+		tree = sys_open_tree(w->root, "dev/null", SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
+	}
+	if (tree < 0)
+		return err_sys(e, "mask /%s", op->path);
+	return attach(w, op, tree, e);
+}
+
+static int op_view(const struct walk *w, const struct op *op, struct err *e)
+{
+	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |
+						   SYS_MOUNT_ATTR_NOEXEC };
+	_cleanup_fd_ int fd = openat(w->scratch, VIEW, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	_cleanup_fd_ int tree = -1;
+
+	if (fd < 0 || fd_write_all(fd, op->text, op->len) < 0)
+		return err_sys(e, "write the view for /%s", op->path);
+	tree = sys_open_tree(w->scratch, VIEW, SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
+		return err_sys(e, "make the view for /%s", op->path);
+	if (attach(w, op, tree, e) < 0)
+		return -1;
+	/* The name goes once it is mounted; the mount keeps the file. */
+	return unlinkat(w->scratch, VIEW, 0) < 0 ? err_sys(e, "remove the view's name") : 0;
+}
+
+static int op_readonly(const struct walk *w, const struct op *op, struct err *e)
+{
+	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY };
+	_cleanup_fd_ int tree = sys_open_tree(w->root, op->path, SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
+
+	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
+		return err_sys(e, "make /%s read-only", op->path);
+	return attach(w, op, tree, e);
+}
+
+static int op_run(const struct walk *w, const struct op *op, struct err *e)
+{
+	switch (op->kind) {
+	case OP_DIR:
+		return op_dir(w, op, e);
+	case OP_FILE:
+		return op_file(w, op, e);
+	case OP_LINK:
+		if (symlinkat(op->text, w->root, op->path) < 0 && errno != EEXIST)
+			return err_sys(e, "make link /%s", op->path);
+		return 0;
+	case OP_LOWER:
+		return op_lower(w, op, e);
+	case OP_BIND:
+		return op_bind(w, op, e);
+	case OP_TMPFS:
+		return op_mount(w, op, "tmpfs", op->flags, e);
+	case OP_DEVPTS:
+		return op_mount(w, op, "devpts", MS_NOSUID | MS_NOEXEC, e);
+	case OP_PROC:
+		return op_proc(w, op, e);
+	case OP_MASK:
+		return op_mask(w, op, e);
+	case OP_VIEW:
+		return op_view(w, op, e);
+	case OP_READONLY:
+		return op_readonly(w, op, e);
+	case OP_KIND_N:
+		break;
+	}
+	return err_set(e, ERR_SYS, "unknown op %d", (int)op->kind);
+}
+
+/* The overlay over a directory: upper and work on the scratch tmpfs, the lower by ".", so that no host path shows in mountinfo. */
+static int root_overlay(struct walk *w, struct err *e)
+{
+	const struct plan_source *s = &w->p->sources[0];
+	char target[64], options[160];
+	bool mapped = s->check && s->tree;
+
+	if (mkdirat(w->scratch, "upper", 0755) < 0 || mkdirat(w->scratch, "work", 0700) < 0 ||
+	    mkdirat(w->scratch, "root", 0755) < 0)
+		return err_sys(e, "prepare the overlay");
+	if (mapped && (mkdirat(w->scratch, ATTACH, 0700) < 0 ||
+		       sys_move_mount(s->fd, "", w->scratch, ATTACH, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0))
+		return err_sys(e, "attach %s", s->path);
+	if (fchdir(s->fd) < 0)
+		return err_sys(e, "enter %s", s->path);
+	snprintf(target, sizeof(target), "/proc/self/fd/%d/root", w->scratch);
+	snprintf(options, sizeof(options),
+		 "lowerdir=.,upperdir=/proc/self/fd/%d/upper,workdir=/proc/self/fd/%d/work,userxattr", w->scratch, w->scratch);
+	if (mount("cloche", target, "overlay", FIXED_FLAGS, options) < 0)
+		return err_sys(e, "overlay over %s", s->path);
+	w->root = openat(w->scratch, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return w->root < 0 ? err_sys(e, "open the new root") : 0;
+}
+
+static int root_mount(struct walk *w, struct err *e)
+{
+	const char *stage = NULL;
+
+	for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]) && !stage; i++)
+		if (mount("cloche", stages[i], "tmpfs", FIXED_FLAGS, w->p->root_options) == 0)
+			stage = stages[i];
+	if (!stage)
+		return err_sys(e, "mount a tmpfs for the new root");
+	w->scratch = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (w->scratch < 0 || mkdirat(w->scratch, EMPTY, 0555) < 0)
+		return err_sys(e, "prepare the new root");
+	w->empty = openat(w->scratch, EMPTY, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (w->empty < 0)
+		return err_sys(e, "prepare the new root");
+	if (w->p->root_overlay)
+		return root_overlay(w, e);
+	w->root = w->scratch;
+	return 0;
+}
+
+static int root_enter(struct walk *w, struct err *e)
+{
+	unlinkat(w->scratch, EMPTY, AT_REMOVEDIR);
+	if (fchdir(w->root) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+		return err_sys(e, "make the new root the root");
+	if (w->p->root_readonly) {
+		struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY };
+
+		if (sys_mount_setattr(AT_FDCWD, "/", 0, &attr) < 0)
+			return err_sys(e, "make / read-only");
+	}
+	return 0;
+}
+
+int ops_run(struct plan *p, struct err *e)
+{
+	struct walk w = { .p = p, .root = -1, .scratch = -1, .empty = -1 };
+
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return err_sys(e, "make the mount tree private");
+	if (root_mount(&w, e) < 0 || fchdir(w.root) < 0)
+		return -1;
+	for (unsigned i = 0; i < p->n_ops; i++)
+		if (op_run(&w, &p->ops[i], e) < 0)
+			return err_at(e, STAGE_MOUNT);
+	if (root_enter(&w, e) < 0)
+		return err_at(e, STAGE_MOUNT);
+	/* Every descriptor of the host's tree goes now: init must hold none when it runs something foreign. */
+	for (unsigned i = 0; i < p->n_sources; i++)
+		fd_close(&p->sources[i].fd);
+	fd_close(&w.empty);
+	if (w.scratch != w.root)
+		fd_close(&w.scratch);
+	fd_close(&w.root);
+	return 0;
+}

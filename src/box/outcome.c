@@ -1,0 +1,153 @@
+#include "box/outcome.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/str.h"
+#include "box/seccomp.h"
+
+/* Fault, name, exit code of `cloche run`; -1: the command's own. */
+static const struct {
+	const char *name;
+	int code;
+} faults[] = {
+	[FAULT_NONE] = { NULL, -1 },
+	[FAULT_TIMEOUT] = { "timeout", 124 },
+	[FAULT_OOM] = { "oom", 137 },
+	[FAULT_WORKSPACE_FULL] = { "workspace_full", 137 },
+	[FAULT_ESCAPE_BLOCKED] = { "escape_blocked", 159 },
+	[FAULT_KILLED] = { "killed", 137 },
+	[FAULT_INIT_LOST] = { "init_lost", 125 },
+	[FAULT_EXEC_FAILED] = { "exec_failed", 127 },
+	[FAULT_STARTUP_FAILED] = { "startup_failed", 125 },
+	[FAULT_CANCELLED] = { "cancelled", 130 },
+};
+static_assert(sizeof(faults) / sizeof(faults[0]) == FAULT_N, "a row for every fault");
+
+const char *fault_name(enum box_fault f)
+{
+	return f >= 0 && f < FAULT_N ? faults[f].name : NULL;
+}
+
+int outcome_code(const struct box_outcome *o)
+{
+	return o->exit_code >= 0 ? o->exit_code : faults[o->fault].code;
+}
+
+const char *outcome_allow(const struct box_denied *d, char *buf, size_t cap)
+{
+	static const char *const by_rule[] = { "ptrace", "process_vm_readv", "process_vm_writev" };
+	const char *name = d->nr >= 0 ? sc_name(sc_native(), d->nr) : NULL;
+
+	for (size_t i = 0; name && !d->ended && i < sizeof(by_rule) / sizeof(by_rule[0]); i++)
+		if (strcmp(name, by_rule[i]) == 0) {
+			snprintf(buf, cap, "--seccomp-rule allow=%s", name);
+			return buf;
+		}
+	return NULL;
+}
+
+void outcome_free(struct box_outcome *o)
+{
+	struct box_stream *s[] = { &o->out, &o->err_out };
+
+	for (size_t i = 0; i < 2; i++) {
+		free(s[i]->head);
+		free(s[i]->tail);
+		*s[i] = (struct box_stream){ 0 };
+	}
+}
+
+static void fault_set(struct box_outcome *o, enum box_fault f)
+{
+	enum err_stage stage = o->err.stage;
+
+	o->fault = f;
+	o->exit_code = faults[f].code;
+	o->err.stage = stage;
+}
+
+static void judge_exec(const struct box_spec *spec, const struct err *why, struct box_outcome *o)
+{
+	bool missing = why->num == ENOENT || why->num == ENOTDIR;
+	char safe[160];
+
+	str_printable(safe, sizeof(safe), spec->argv[0]);
+	err_set(&o->err, ERR_EXEC, missing ? "no command %s in image %s: check the name, or mount the directory that holds it" :
+		why->num == ENOEXEC ? "%s in image %s is no program of this machine and has no #! line" :
+				      "%s in image %s can't be executed: is it a file with the x bit?",
+		safe, spec->root.name);
+	o->err.num = why->num;
+	fault_set(o, FAULT_EXEC_FAILED);
+	o->exit_code = missing ? 127 : 126;
+}
+
+static void judge_escape(const struct box_denied *d, struct box_outcome *o)
+{
+	const char *name = d->nr >= 0 ? sc_name(sc_native(), d->nr) : NULL;
+	char safe[64];
+
+	str_printable(safe, sizeof(safe), d->comm);
+	err_set(&o->err, ERR_REFUSED, "process %s (host pid %d) called %s, which no program in a box may; the box was ended", safe, d->pid,
+		name ? name : "a system call of the ending set");
+	fault_set(o, FAULT_ESCAPE_BLOCKED);
+}
+
+/* The command ended by itself, or by a signal. Only SIGKILL needs explaining: cloche and the cgroup know whether they sent it. */
+static void judge_end(const struct box_evidence *v, struct box_outcome *o)
+{
+	if (WIFEXITED(v->status)) {
+		o->exit_code = WEXITSTATUS(v->status);
+		return;
+	}
+	o->signal = WTERMSIG(v->status);
+	o->exit_code = 128 + o->signal;
+	if (o->signal == SIGKILL) {
+		err_set(&o->err, ERR_SYS, "the command was ended by a SIGKILL that cloche did not send");
+		fault_set(o, FAULT_KILLED);
+	}
+}
+
+void outcome_judge(const struct box_spec *spec, const struct box_evidence *v, struct box_outcome *o)
+{
+	o->fault = FAULT_NONE;
+	o->exit_code = -1;
+	o->signal = 0;
+	if (v->failed && v->err->kind == ERR_EXEC) {
+		judge_exec(spec, v->err, o);
+	} else if (v->failed) {
+		o->err = *v->err;
+		fault_set(o, FAULT_STARTUP_FAILED);
+	} else if (v->start_deadline) {
+		err_set(&o->err, ERR_SYS, "the box was not built in time: a dead network mount or a machine out of memory?");
+		err_at(&o->err, STAGE_MOUNT);
+		fault_set(o, FAULT_STARTUP_FAILED);
+	} else if (v->escape) {
+		judge_escape(v->escape, o);
+	} else if (v->hit == LIMIT_HIT_WORKSPACE) {
+		err_set(&o->err, ERR_SYS, "the workspace grew beyond its limit of %llu bytes (--workspace-max)",
+			(unsigned long long)spec->limits.workspace_max);
+		fault_set(o, FAULT_WORKSPACE_FULL);
+	} else if (v->hit == LIMIT_HIT_MEMORY || (v->oom_kills != UINT64_MAX && v->oom_kills > 0)) {
+		err_set(&o->err, ERR_SYS, "the box went beyond its memory limit of %llu MiB%s%s (--memory)",
+			(unsigned long long)(spec->limits.memory >> 20), o->usage.filled_by[0] ? ", filled by " : "",
+			o->usage.filled_by);
+		fault_set(o, FAULT_OOM);
+	} else if (v->deadline) {
+		err_set(&o->err, ERR_SYS, "the deadline of %.3g s passed (--timeout)", (double)spec->limits.timeout_us / 1e6);
+		fault_set(o, FAULT_TIMEOUT);
+	} else if (v->cancelled) {
+		err_set(&o->err, ERR_SYS, "the caller cancelled it");
+		fault_set(o, FAULT_CANCELLED);
+	} else if (v->ended) {
+		judge_end(v, o);
+	} else {
+		err_set(&o->err, ERR_SYS, "the box's first process ended by what cloche did not send");
+		fault_set(o, FAULT_INIT_LOST);
+	}
+}

@@ -1,0 +1,301 @@
+/* Builds and prints a plan. The order is: what the root's source brings, /dev, /proc with its masks and views, the caller's mounts
+ * from shallow to deep, and last what becomes read-only. The tables below are the whole of what a box hides and shows. */
+#include "box/plan.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+
+#include "base/str.h"
+#include "base/sys.h"
+#include "box/views.h"
+
+#define FIXED (MS_NOSUID | MS_NODEV)
+
+/* The only device nodes of a box that asked for none. */
+static const char *const dev_nodes[] = { "null", "zero", "full", "random", "urandom", "tty" };
+
+static const struct {
+	const char *path, *target;
+} dev_links[] = {
+	{ "dev/fd", "/proc/self/fd" },        { "dev/stdin", "/proc/self/fd/0" },
+	{ "dev/stdout", "/proc/self/fd/1" },  { "dev/stderr", "/proc/self/fd/2" },
+	{ "dev/ptmx", "pts/ptmx" },
+};
+
+/* Dangerous or telling files of /proc. Most of the dangerous ones are root's alone (0400) and no box runs as the host's root; the mask is
+ * the second lock. A name that this kernel lacks costs nothing. */
+static const char *const proc_masks[] = {
+	"proc/kcore",   "proc/keys",       "proc/key-users",     "proc/sysrq-trigger", "proc/timer_list",
+	"proc/kmsg",    "proc/kallsyms",   "proc/latency_stats", "proc/sched_debug",   "proc/cmdline",
+	"proc/modules", "proc/partitions", "proc/diskstats",     "proc/config.gz",     "proc/fs",
+	"proc/acpi",    "proc/scsi",       "proc/bus",           "proc/irq",           "proc/asound",
+	"proc/driver",
+};
+
+/* Appends formatted text to the arena; NULL when it is full. */
+static const char *plan_text(struct plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static const char *plan_text(struct plan *p, const char *fmt, ...)
+{
+	char *at = p->arena + p->used;
+	size_t room = sizeof(p->arena) - p->used;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(at, room, fmt, ap);
+	va_end(ap);
+	if (n < 0 || (size_t)n >= room)
+		return NULL;
+	p->used += (unsigned)n + 1;
+	return at;
+}
+
+/* The next free op, or NULL: plan_build checks once, at the end, whether there was room (n_ops beyond the maximum). */
+static struct op *plan_op(struct plan *p, enum op_kind kind, const char *path)
+{
+	static struct op overflow;
+	struct op *op = p->n_ops < PLAN_OPS_MAX ? &p->ops[p->n_ops] : &overflow;
+
+	p->n_ops++;
+	memset(op, 0, sizeof(*op));
+	op->kind = kind;
+	op->path = path;
+	op->source = -1;
+	return op;
+}
+
+static int plan_source(struct plan *p, const char *path, const struct box_mount *check, bool tree)
+{
+	struct plan_source *s;
+
+	if (p->n_sources >= PLAN_SOURCES_MAX) {
+		p->n_ops = PLAN_OPS_MAX + 1;
+		return 0;
+	}
+	s = &p->sources[p->n_sources];
+	*s = (struct plan_source){ .path = path, .check = check, .tree = tree, .fd = -1 };
+	return (int)p->n_sources++;
+}
+
+static void plan_root_entry(struct plan *p, const struct rootfs_entry *en)
+{
+	struct op *op;
+
+	switch (en->kind) {
+	case ROOTFS_ENTRY_DIR:
+		op = plan_op(p, OP_DIR, en->path);
+		op->mode = en->mode;
+		return;
+	case ROOTFS_ENTRY_FILE:
+		op = plan_op(p, OP_FILE, en->path);
+		op->text = en->text;
+		op->len = (uint32_t)en->len;
+		op->mode = en->mode;
+		return;
+	case ROOTFS_ENTRY_LINK:
+		op = plan_op(p, OP_LINK, en->path);
+		op->text = en->text;
+		return;
+	case ROOTFS_ENTRY_LOWER:
+		plan_op(p, OP_DIR, en->path)->mode = 0755;
+		op = plan_op(p, OP_LOWER, en->path);
+		op->source = (int16_t)plan_source(p, en->text, NULL, false);
+		return;
+	case ROOTFS_ENTRY_BIND:
+		plan_op(p, OP_FILE, en->path)->mode = 0644;
+		op = plan_op(p, OP_BIND, en->path);
+		op->flags = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV;
+		op->source = (int16_t)plan_source(p, en->text, NULL, true);
+		return;
+	case ROOTFS_ENTRY_KIND_N:
+		break;
+	}
+	assert(!"entry kind");
+}
+
+static void plan_tmpfs(struct plan *p, const char *path, uint64_t size, unsigned mode, bool strange)
+{
+	struct op *op = plan_op(p, OP_TMPFS, path);
+
+	/* Inodes cost kernel memory too: one for each 4 KiB, as a real file system would have. */
+	op->text = plan_text(p, "size=%llu,nr_inodes=%llu,mode=%o", (unsigned long long)size,
+			     (unsigned long long)(size / 4096 + 64), mode);
+	op->flags = FIXED;
+	op->strange = strange;
+}
+
+static void plan_dev(struct plan *p, const struct box_spec *spec)
+{
+	bool ours = spec->root.kind == ROOTFS_HOST;
+
+	plan_op(p, OP_DIR, "dev")->mode = 0755;
+	if (!ours) /* whatever the root brought stays below ours */
+		plan_tmpfs(p, "dev", 1 << 20, 0755, false);
+	for (size_t i = 0; i < sizeof(dev_nodes) / sizeof(dev_nodes[0]); i++) {
+		const char *path = plan_text(p, "dev/%s", dev_nodes[i]);
+		const char *host = plan_text(p, "/dev/%s", dev_nodes[i]);
+		struct op *op;
+
+		plan_op(p, OP_FILE, path)->mode = 0666;
+		op = plan_op(p, OP_BIND, path);
+		op->flags = SYS_MOUNT_ATTR_NOSUID;
+		op->source = (int16_t)plan_source(p, host, NULL, true);
+	}
+	for (size_t i = 0; i < sizeof(dev_links) / sizeof(dev_links[0]); i++)
+		plan_op(p, OP_LINK, dev_links[i].path)->text = dev_links[i].target;
+	plan_op(p, OP_DIR, "dev/pts")->mode = 0755;
+	plan_op(p, OP_DEVPTS, "dev/pts")->text = "newinstance,ptmxmode=0666,mode=0620";
+	plan_op(p, OP_DIR, "dev/shm")->mode = 01777;
+	plan_tmpfs(p, "dev/shm", spec->limits.shm, 01777, false);
+	for (size_t i = 0; i < spec->n_devices; i++) {
+		const char *path = spec->devices[i].path + 1;
+		struct op *op;
+
+		for (const char *s = strchr(path + 4, '/'); s; s = strchr(s + 1, '/'))
+			plan_op(p, OP_DIR, plan_text(p, "%.*s", (int)(s - path), path))->mode = 0755;
+		plan_op(p, OP_FILE, path)->mode = 0666;
+		op = plan_op(p, OP_BIND, path);
+		op->flags = SYS_MOUNT_ATTR_NOSUID;
+		op->source = (int16_t)plan_source(p, spec->devices[i].path, NULL, true);
+	}
+}
+
+static int plan_proc(struct plan *p, const struct box_spec *spec, struct err *e)
+{
+	struct box_view views[BOX_VIEWS_MAX];
+	size_t n;
+
+	plan_op(p, OP_DIR, "proc")->mode = 0555;
+	if (spec->no_proc)
+		return 0;
+	plan_op(p, OP_PROC, "proc")->text = "hidepid=2";
+	for (size_t i = 0; i < sizeof(proc_masks) / sizeof(proc_masks[0]); i++)
+		plan_op(p, OP_MASK, proc_masks[i]);
+	plan_op(p, OP_READONLY, "proc/sys");
+	if (views_make(spec, views, &n, e) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		struct op *op = plan_op(p, OP_VIEW, views[i].path);
+
+		op->text = views[i].text;
+		op->len = (uint32_t)views[i].len;
+	}
+	return 0;
+}
+
+static void plan_mount(struct plan *p, const struct box_mount *m)
+{
+	const char *path = m->dst + 1;
+	struct op *op;
+
+	if (m->kind == BOX_MOUNT_TMPFS) {
+		op = plan_op(p, OP_DIR, path);
+		op->mode = 0755;
+		op->strange = true;
+		plan_tmpfs(p, path, m->size, 01777, true);
+		return;
+	}
+	op = plan_op(p, m->kind == BOX_MOUNT_DIR ? OP_DIR : OP_FILE, path);
+	op->mode = m->kind == BOX_MOUNT_DIR ? 0755 : 0644;
+	op->strange = true;
+	if (m->kind == BOX_MOUNT_DIR && !m->rw) {
+		/* Through a read-only bind the host's sockets and FIFOs stay reachable; through an overlay they are not. */
+		op = plan_op(p, OP_LOWER, path);
+		op->source = (int16_t)plan_source(p, m->src, m, false);
+	} else {
+		op = plan_op(p, OP_BIND, path);
+		op->flags = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV | (m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);
+		op->source = (int16_t)plan_source(p, m->src, m, true);
+	}
+	op->strange = true;
+}
+
+/* Is something of the caller's mounted at exactly this place? Then our own tmpfs steps aside. */
+static bool plan_covered(const struct box_spec *spec, const char *path)
+{
+	for (size_t i = 0; i < spec->n_mounts; i++)
+		if (strcmp(spec->mounts[i].dst + 1, path) == 0)
+			return true;
+	return false;
+}
+
+static void plan_readonly_root(struct plan *p, const struct box_spec *spec)
+{
+	const char *writable[] = { "tmp", "run", spec->home + 1 };
+
+	for (size_t i = 0; i < sizeof(writable) / sizeof(writable[0]); i++) {
+		struct op *op;
+
+		if (*writable[i] == '\0' || plan_covered(spec, writable[i]))
+			continue;
+		op = plan_op(p, OP_DIR, writable[i]);
+		op->mode = i == 0 ? 01777 : 0755;
+		op->strange = true;
+		plan_tmpfs(p, writable[i], spec->limits.root, i == 0 ? 01777 : 0755, true);
+	}
+	p->root_readonly = true;
+}
+
+int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
+{
+	struct plan *p = ret;
+
+	p->n_ops = p->n_sources = p->used = 0;
+	p->root_readonly = false;
+	p->root_overlay = spec->root.kind == ROOTFS_DIR;
+	snprintf(p->root_options, sizeof(p->root_options), "size=%llu,nr_inodes=%llu,mode=0755",
+		 (unsigned long long)spec->limits.root, (unsigned long long)(spec->limits.root / 4096 + 1024));
+	if (p->root_overlay)
+		plan_source(p, spec->root.dir, spec->root_check, false);
+	for (size_t i = 0; i < spec->root.n_entries; i++)
+		plan_root_entry(p, &spec->root.entries[i]);
+	plan_dev(p, spec);
+	if (plan_proc(p, spec, e) < 0)
+		return err_at(e, STAGE_MOUNT);
+	if (spec->read_only)
+		plan_readonly_root(p, spec);
+	for (size_t i = 0; i < spec->n_mounts; i++)
+		plan_mount(p, &spec->mounts[i]);
+	if (p->n_ops > PLAN_OPS_MAX || p->used + 1 >= sizeof(p->arena)) {
+		err_set(e, ERR_USAGE, "too many mounts and devices for one box: give fewer -v, --tmpfs and --device");
+		return err_at(e, STAGE_MOUNT);
+	}
+	return 0;
+}
+
+static const char *const op_words[] = {
+	[OP_DIR] = "directory", [OP_FILE] = "file",   [OP_LINK] = "link",   [OP_LOWER] = "overlay",
+	[OP_BIND] = "bind",     [OP_TMPFS] = "tmpfs", [OP_DEVPTS] = "devpts", [OP_PROC] = "proc",
+	[OP_MASK] = "mask",     [OP_VIEW] = "view",   [OP_READONLY] = "read-only",
+};
+static_assert(sizeof(op_words) / sizeof(op_words[0]) == OP_KIND_N, "a word for every op");
+
+void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *out)
+{
+	char safe[512];
+
+	buf_fmt(out, "%-10s / %s(%s)\n", p->root_overlay ? "overlay" : "tmpfs",
+		p->root_overlay ? "over the given directory, upper on tmpfs " : "", p->root_options);
+	for (unsigned i = 0; i < p->n_ops; i++) {
+		const struct op *op = &p->ops[i];
+
+		buf_fmt(out, "%-10s /%s", op_words[op->kind], str_printable(safe, sizeof(safe), op->path));
+		if (op->source >= 0)
+			buf_fmt(out, " <- %s", str_printable(safe, sizeof(safe), p->sources[op->source].path));
+		if (op->kind == OP_LINK)
+			buf_fmt(out, " -> %s", op->text);
+		if (op->kind == OP_LOWER || (op->kind == OP_BIND && op->flags & SYS_MOUNT_ATTR_RDONLY))
+			buf_str(out, " ro");
+		else if (op->kind == OP_BIND)
+			buf_str(out, " rw");
+		if (op->kind == OP_TMPFS || op->kind == OP_DEVPTS || op->kind == OP_PROC)
+			buf_fmt(out, " (%s)", op->text);
+		buf_str(out, "\n");
+	}
+	buf_str(out, "pivot      / the host's tree is detached\n");
+	if (p->root_readonly)
+		buf_str(out, "read-only  /\n");
+}

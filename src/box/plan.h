@@ -1,0 +1,69 @@
+/* A plan: what the child will do to build its file system, as an ordered list that the parent built and checked.
+ *
+ * The parent builds (plan_build), `cloche run --plan` prints (plan_print), the child walks (ops_run). No step is decided in the
+ * child. Strings point into the spec, static text, or the plan's own arena; a plan is plain memory and survives clone. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "box/spec.h"
+
+#define PLAN_OPS_MAX 320
+#define PLAN_ARENA 16384
+#define PLAN_SOURCES_MAX 160
+
+struct buf;
+
+enum op_kind {
+	OP_DIR,      /* make a directory */
+	OP_FILE,     /* make a file with this text */
+	OP_LINK,     /* make a symbolic link */
+	OP_LOWER,    /* a host directory, read-only, through a lower-only overlay */
+	OP_BIND,     /* a host file or directory, attached as it is with `flags` */
+	OP_TMPFS,    /* a tmpfs of its own, sized */
+	OP_DEVPTS,
+	OP_PROC,
+	OP_MASK,     /* hide what is there, if it is there: a file by /dev/null, a directory by an empty one */
+	OP_VIEW,     /* a generated file over one of /proc's */
+	OP_READONLY, /* make what is there read-only, with all below it */
+	OP_KIND_N
+};
+
+/* A thing of the host that an op attaches; opened by the child before the new root covers anything. */
+struct plan_source {
+	const char *path;
+	const struct box_mount *check; /* compare (dev, ino) to this, or NULL */
+	bool tree;   /* wanted as a detached mount (bind); else as a directory to stand in (overlay) */
+	bool optional; /* a missing one drops its ops */
+	int fd;      /* id-mapped mount made by the parent, or -1; in the child: what was opened */
+};
+
+struct op {
+	enum op_kind kind;
+	const char *path;  /* in the box, no leading slash */
+	const char *text;  /* FILE, VIEW: content; LINK: target; TMPFS: mount options */
+	uint32_t len;
+	uint32_t mode;
+	uint32_t flags;    /* mount attributes or MS_ flags, by kind */
+	int16_t source;    /* index, or -1 */
+	bool strange;      /* the path may lead through things that are not ours: resolve it inside the root, step by step */
+};
+
+struct plan {
+	struct op ops[PLAN_OPS_MAX];
+	unsigned n_ops;
+	struct plan_source sources[PLAN_SOURCES_MAX];
+	unsigned n_sources;
+	bool root_overlay;    /* the root is an overlay over source 0; else a tmpfs */
+	bool root_readonly;
+	char root_options[96]; /* of the tmpfs that is the root or holds the overlay's upper */
+	char arena[PLAN_ARENA];
+	unsigned used;
+};
+
+/* Everything of the spec that is file system. Does not touch the file system but to generate views of /proc. */
+int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e);
+/* One line an op, in order; for people. */
+void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *out);

@@ -1,0 +1,44 @@
+/* Carries bytes between the box's pipes (or terminal) and the caller: streaming with back-pressure, or captured up to a cut that keeps head
+ * and tail. Never blocks; memory is bounded by the cut. */
+#pragma once
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "box/outcome.h"
+
+#define RELAY_CHUNK 65536
+
+/* One direction: from -> chunk -> to. */
+struct relay {
+	int from;    /* -1: at its end */
+	int to;      /* -1: captured, or closed */
+	bool to_regular; /* a regular file takes any size at once; others at most PIPE_BUF after POLLOUT */
+	bool own_to; /* `to` is ours: closed when `from` ended and all is written (the box's stdin) */
+	char *chunk; /* RELAY_CHUNK bytes, made at first use */
+	size_t at, len;
+	/* capture */
+	bool capture;
+	char *store;     /* mapped once: first half head, second half a ring */
+	uint64_t cap, total;
+};
+
+void relay_init(struct relay *r, int from, int to);
+/* Captures instead of writing; `cap` bytes at most are kept. */
+int relay_capture(struct relay *r, uint64_t cap, struct err *e);
+/* Fills up to two pollfds (events 0 and fd -1 when not waiting); returns how many. */
+unsigned relay_poll(const struct relay *r, struct pollfd p[2]);
+/* Moves what can be moved. `from` must be non-blocking or known readable. */
+void relay_move(struct relay *r, bool readable, bool writable);
+/* After the box is gone: takes what is still in `from` without waiting for its end. */
+void relay_drain(struct relay *r);
+static inline bool relay_pending(const struct relay *r)
+{
+	return r->at < r->len && r->to >= 0;
+}
+/* Gives what was captured to `s` (which owns it from then on). */
+int relay_take(struct relay *r, struct box_stream *s, struct err *e);
+void relay_close(struct relay *r);

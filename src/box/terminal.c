@@ -1,0 +1,34 @@
+#include "box/terminal.h"
+
+#include <string.h>
+#include <unistd.h>
+
+struct winsize terminal_size(int fd)
+{
+	struct winsize w;
+
+	memset(&w, 0, sizeof(w));
+	if (ioctl(fd, TIOCGWINSZ, &w) < 0)
+		memset(&w, 0, sizeof(w));
+	return w;
+}
+
+void terminal_raw(struct terminal *t, int fd)
+{
+	struct termios raw;
+
+	t->fd = fd;
+	t->raw = false;
+	if (tcgetattr(fd, &t->before) < 0)
+		return;
+	raw = t->before;
+	cfmakeraw(&raw);
+	t->raw = tcsetattr(fd, TCSANOW, &raw) == 0;
+}
+
+void terminal_restore(struct terminal *t)
+{
+	if (t->raw)
+		tcsetattr(t->fd, TCSADRAIN, &t->before);
+	t->raw = false;
+}

@@ -1,0 +1,357 @@
+/* Doctor's probes of namespaces and mounts: each does in a child what a box does at its start. Every mount is made
+ * in a mount namespace of the probe's own and goes with it. */
+#include "cli/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/sys.h"
+
+/* In fn: reports a failed step and gives fn's exit code. */
+static int failed(struct doctor_result *r, const char *step)
+{
+	doctor_say(r, DOCTOR_MISSING, "%s: %s", step, strerror(errno));
+	return 1;
+}
+
+void doctor_userns(const struct doctor_row *row, struct doctor_result *r)
+{
+	unsigned uid, gid;
+
+	if (!doctor_in_userns(0, NULL, NULL, r))
+		return;
+	if (doctor_outer_ids(&uid, &gid))
+		doctor_say(r, DOCTOR_OK, "one id mapped: uid 1000 inside is an unprivileged uid outside");
+	else
+		doctor_say(r, DOCTOR_OK, "one id mapped: uid 1000 inside is uid %u outside", uid);
+}
+
+void doctor_namespaces(const struct doctor_row *row, struct doctor_result *r)
+{
+	if (doctor_in_userns(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP, NULL, NULL, r))
+		doctor_say(r, DOCTOR_OK, "mount, pid, network, ipc, uts, cgroup");
+}
+
+static int loopback(void *ctx, struct doctor_result *r)
+{
+	_cleanup_fd_ int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	_cleanup_fd_ int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t n = sizeof(sa);
+	struct ifreq ifr = { 0 };
+
+	memcpy(ifr.ifr_name, "lo", 3);
+	if (listener < 0 || client < 0)
+		return failed(r, "a TCP socket in a network namespace");
+	if (ioctl(listener, SIOCGIFFLAGS, &ifr) < 0)
+		return failed(r, "no loopback in a new network namespace");
+	ifr.ifr_flags |= IFF_UP | IFF_RUNNING;
+	if (ioctl(listener, SIOCSIFFLAGS, &ifr) < 0)
+		return failed(r, "bringing loopback up");
+	if (bind(listener, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(listener, 1) < 0 ||
+	    getsockname(listener, (struct sockaddr *)&sa, &n) < 0 || connect(client, (struct sockaddr *)&sa, sizeof(sa)) < 0)
+		return failed(r, "a connection over loopback");
+	doctor_say(r, DOCTOR_OK, "empty, and a connection over its own loopback works");
+	return 0;
+}
+
+void doctor_netns(const struct doctor_row *row, struct doctor_result *r)
+{
+	doctor_in_userns(CLONE_NEWNET, loopback, NULL, r);
+}
+
+static int fresh_proc(void *ctx, struct doctor_result *r)
+{
+	pid_t pid = doctor_fork();
+	int rc;
+
+	if (pid < 0)
+		return failed(r, "the first process of a pid namespace");
+	if (pid == 0) {
+		if (getpid() != 1)
+			_exit(200);
+		_exit(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0 ? 0 : errno);
+	}
+	rc = doctor_wait(pid);
+	if (rc == 0) {
+		doctor_say(r, DOCTOR_OK, "process 1, with a /proc of its own");
+	} else if (rc == EPERM || rc == EACCES) {
+		/* The kernel gives no /proc that shows more than the one at hand. */
+		doctor_say(r, DOCTOR_DEGRADED, "no fresh /proc: the one here is masked or missing, so cloche is nested in a container");
+	} else {
+		errno = rc < 200 ? rc : ECHILD;
+		doctor_say(r, DOCTOR_MISSING, "a new pid namespace: %s", strerror(errno));
+	}
+	return 0;
+}
+
+void doctor_proc(const struct doctor_row *row, struct doctor_result *r)
+{
+	doctor_in_userns(CLONE_NEWPID, fresh_proc, NULL, r);
+}
+
+static int furnish(void *ctx, struct doctor_result *r)
+{
+	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID };
+	_cleanup_fd_ int tree = -1, file = -1;
+
+	if (doctor_tmpfs() < 0)
+		return failed(r, "tmpfs");
+	if (mkdir("pts", 0755) < 0 || mount("devpts", "pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
+		return failed(r, "devpts");
+	file = open("null", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+	if (file < 0 || mount("/dev/null", "null", NULL, MS_BIND, NULL) < 0)
+		return failed(r, "a bind of /dev/null");
+	tree = sys_open_tree(AT_FDCWD, "/dev/zero", SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+	if (tree < 0)
+		return failed(r, "open_tree");
+	if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
+		return failed(r, "mount_setattr");
+	if (sys_move_mount(tree, "", AT_FDCWD, "null", SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return failed(r, "move_mount");
+	if (mkdir("new", 0755) < 0 || mount("tmpfs", "new", "tmpfs", 0, "size=64k") < 0 || chdir("new") < 0 || sys_pivot_root(".", ".") < 0)
+		return failed(r, "pivot_root");
+	doctor_say(r, DOCTOR_OK, "tmpfs, devpts, binds, detached mounts, pivot_root");
+	return 0;
+}
+
+void doctor_mounts(const struct doctor_row *row, struct doctor_result *r)
+{
+	if (doctor_in_userns(CLONE_NEWPID, furnish, NULL, r) && r->status == DOCTOR_MISSING && geteuid() == 0)
+		doctor_fix(r, "a security module (AppArmor, SELinux) may refuse mounts: sudo dmesg | tail");
+}
+
+/* Removes a directory of the lower layer and makes it anew: needs xattrs on the upper one. */
+static bool can_replace_directory(void)
+{
+	return unlink("m/sub/file") == 0 && rmdir("m/sub") == 0 && mkdir("m/sub", 0755) == 0 && access("m/sub/file", F_OK) < 0;
+}
+
+static int lay(void *ctx, struct doctor_result *r)
+{
+	_cleanup_fd_ int file = -1;
+
+	if (doctor_tmpfs() < 0)
+		return failed(r, "tmpfs");
+	for (const char *const *d = (const char *const[]){ "a", "a/sub", "b", "u", "w", "m", "v", NULL }; *d; d++)
+		if (mkdir(*d, 0755) < 0)
+			return failed(r, "a directory on tmpfs");
+	file = open("a/sub/file", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+	if (mount("overlay", "v", "overlay", MS_RDONLY, "lowerdir=a:b") < 0)
+		return failed(r, errno == ENODEV ? "no overlay in this kernel" : "an overlay of two read-only directories");
+	umount2("v", MNT_DETACH);
+	if (mount("overlay", "m", "overlay", 0, "lowerdir=a,upperdir=u,workdir=w,userxattr") < 0)
+		return failed(r, "a writable overlay on tmpfs");
+	if (!can_replace_directory()) {
+		doctor_say(r, DOCTOR_DEGRADED, "tmpfs has no user xattrs here (kernel before 6.6)");
+		doctor_cost(r, "with --rootfs, a directory of the image that was removed can't be made again");
+		doctor_fix(r, "use kernel 6.6 or later, or the host image, which needs no writable overlay");
+		return 0;
+	}
+	if (mount("overlay", "v", "overlay", MS_RDONLY, "lowerdir=/usr:b") < 0) {
+		doctor_say(r, DOCTOR_DEGRADED, "not over /usr: %s (its file system is itself an overlay, or can't be a lower layer)",
+			   strerror(errno));
+		doctor_cost(r, "read-only host directories are binds, through which unix sockets of the host stay reachable; "
+			       "refused under untrusted");
+		doctor_fix(r, "keep /usr on ext4, xfs or btrfs: in a container, mount it from a volume");
+		return 0;
+	}
+	doctor_say(r, DOCTOR_OK, "over /usr read-only, and writable on tmpfs");
+	return 0;
+}
+
+void doctor_overlay(const struct doctor_row *row, struct doctor_result *r)
+{
+	doctor_in_userns(0, lay, NULL, r);
+}
+
+/* Waits in its namespace until the parent has taken a descriptor of it. */
+static int hold(void *ctx, struct doctor_result *r)
+{
+	const int *pipes = ctx;
+	char c, path[64];
+
+	snprintf(path, sizeof(path), "%d", (int)getpid());
+	fd_write_all(pipes[1], path, sizeof(path));
+	fd_read_full(pipes[2], &c, 1);
+	return 0;
+}
+
+/* Id-maps a detached copy of `path`. */
+static int idmap_one(const char *path, int ns)
+{
+	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)ns };
+	_cleanup_fd_ int tree = sys_open_tree(AT_FDCWD, path, SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+
+	return tree < 0 ? -1 : sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr);
+}
+
+static void idmap_both(int ns, struct doctor_result *r)
+{
+	char cwd[512];
+
+	if (!getcwd(cwd, sizeof(cwd)))
+		memcpy(cwd, ".", 2);
+	if (idmap_one(".", ns) < 0) {
+		int num = errno;
+
+		if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || doctor_tmpfs() < 0 ||
+		    idmap_one(".", ns) < 0) {
+			doctor_say(r, DOCTOR_MISSING, "%s", strerror(errno));
+			return;
+		}
+		doctor_say(r, DOCTOR_DEGRADED, "not on the file system of %.200s: %s", cwd, strerror(num));
+		doctor_cost(r, "a root caller can't share a --workspace or -v from there");
+		doctor_fix(r, "put the workspace on ext4, xfs, btrfs or tmpfs, or run cloche as an ordinary user");
+		return;
+	}
+	doctor_say(r, DOCTOR_OK, "work on the file system of %.200s", cwd);
+}
+
+void doctor_idmap(const struct doctor_row *row, struct doctor_result *r)
+{
+	int pipes[4] = { -1, -1, -1, -1 };
+	char pid[64], path[96];
+	_cleanup_fd_ int ns = -1;
+	unsigned uid, gid;
+	pid_t holder;
+
+	if (!doctor_outer_ids(&uid, &gid)) {
+		doctor_say(r, DOCTOR_INFO, "not needed: only a root caller's workspace is id-mapped");
+		return;
+	}
+	if (fd_pipe(&pipes[0], &pipes[1]) < 0 || fd_pipe(&pipes[2], &pipes[3]) < 0)
+		return;
+	holder = doctor_fork();
+	if (holder == 0) {
+		close(pipes[0]);
+		close(pipes[3]); /* else its own end would keep it waiting */
+		_exit(doctor_in_userns(0, hold, pipes, r) ? 0 : 1);
+	}
+	close(pipes[1]);
+	close(pipes[2]);
+	if (holder > 0 && fd_read_full(pipes[0], pid, sizeof(pid)) == sizeof(pid)) {
+		pid[sizeof(pid) - 1] = '\0';
+		snprintf(path, sizeof(path), "/proc/%s/ns/user", pid);
+		ns = open(path, O_RDONLY | O_CLOEXEC);
+		if (ns >= 0)
+			idmap_both(ns, r);
+		else
+			doctor_say(r, DOCTOR_MISSING, "a user namespace's descriptor: %s", strerror(errno));
+	}
+	close(pipes[3]);
+	close(pipes[0]);
+	if (holder > 0)
+		doctor_wait(holder);
+}
+
+/* The first range of `file` that is the user's. */
+static bool range_of(const char *file, const char *name, unsigned long *ret_start)
+{
+	char line[256], number[16];
+	bool found = false;
+	FILE *f = fopen(file, "re");
+
+	if (!f)
+		return false;
+	snprintf(number, sizeof(number), "%u", (unsigned)geteuid());
+	while (!found && fgets(line, sizeof(line), f)) {
+		char *colon = strchr(line, ':'), *end;
+
+		if (!colon)
+			continue;
+		*colon = '\0';
+		if (strcmp(line, number) != 0 && (!name || strcmp(line, name) != 0))
+			continue;
+		*ret_start = strtoul(colon + 1, &end, 10);
+		found = *end == ':' && strtoul(end + 1, NULL, 10) >= 2;
+	}
+	fclose(f);
+	return found;
+}
+
+static int spawn_wait(const char *program, char *const argv[])
+{
+	char *const env[] = { (char *)(uintptr_t)"PATH=/usr/bin:/bin:/usr/sbin:/sbin", NULL };
+	pid_t pid;
+
+	return posix_spawn(&pid, program, NULL, NULL, argv, env) == 0 ? doctor_wait(pid) : 255;
+}
+
+/* Two ids for a namespace, by the helper: as --uid-range would have it. */
+static bool map_by_helper(const char *helper, pid_t pid, unsigned long start)
+{
+	char who[16], from[24], zero[] = "0", count[] = "2", name[] = "newuidmap";
+	char *argv[] = { name, who, zero, from, count, NULL };
+
+	snprintf(who, sizeof(who), "%d", (int)pid);
+	snprintf(from, sizeof(from), "%lu", start);
+	return spawn_wait(helper, argv) == 0;
+}
+
+void doctor_uid_range(const struct doctor_row *row, struct doctor_result *r)
+{
+	const struct passwd *pw = getpwuid(geteuid());
+	const char *name = pw ? pw->pw_name : NULL;
+	unsigned long uid0 = 0, gid0 = 0;
+	bool helpers = access("/usr/bin/newuidmap", X_OK) == 0 && access("/usr/bin/newgidmap", X_OK) == 0;
+	bool ranges = range_of("/etc/subuid", name, &uid0) && range_of("/etc/subgid", name, &gid0);
+	int ready_r, ready_w;
+	char c;
+	pid_t pid;
+
+	if (geteuid() == 0) {
+		doctor_say(r, DOCTOR_INFO, "not needed by root");
+		return;
+	}
+	if (!helpers || !ranges) {
+		doctor_say(r, DOCTOR_INFO, "%s%s%s", helpers ? "" : "no newuidmap and newgidmap", !helpers && !ranges ? "; " : "",
+			   ranges ? "" : "no rows in /etc/subuid and /etc/subgid");
+		doctor_cost(r, "images that need many user ids; one id is enough for all others");
+		doctor_fix(r, "sudo apt install uidmap    # shadow-utils elsewhere\n"
+			      "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s",
+			   name ? name : "$USER");
+		return;
+	}
+	if (fd_pipe(&ready_r, &ready_w) < 0)
+		return;
+	pid = doctor_fork();
+	if (pid == 0) {
+		if (unshare(CLONE_NEWUSER) < 0 || fd_write_all(ready_w, "r", 1) < 0)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ready_w);
+	if (pid > 0 && fd_read_full(ready_r, &c, 1) == 1 && map_by_helper("/usr/bin/newuidmap", pid, uid0) &&
+	    map_by_helper("/usr/bin/newgidmap", pid, gid0))
+		doctor_say(r, DOCTOR_OK, "newuidmap and newgidmap map ids from %lu on", uid0);
+	else
+		doctor_say(r, DOCTOR_INFO, "newuidmap is there, and failed to map ids from %lu on", uid0);
+	if (r->status != DOCTOR_OK) {
+		doctor_cost(r, "images that need many user ids; one id is enough for all others");
+		doctor_fix(r, "sudo chmod u+s /usr/bin/newuidmap /usr/bin/newgidmap");
+	}
+	close(ready_r);
+	if (pid > 0) {
+		kill(pid, SIGKILL);
+		doctor_wait(pid);
+	}
+}

@@ -1,0 +1,105 @@
+/* `cloche gc`: removes what cloches that were killed have left: empty cgroups and runtime directories. The next
+ * start of any cloche of the same user does the same within bounds; this does all of it and says what went. What
+ * belongs to a living cloche is never touched. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/str.h"
+#include "box/limits.h"
+#include "cli/verbs.h"
+#include "state/dirs.h"
+#include "state/owner.h"
+
+#define GC_ROUND 1024
+#define GC_ROUNDS 1024
+#define GC_OUT_MAX (4u << 20)
+
+enum gc_opt { GC_JSON };
+
+static int on_option(void *ctx, const struct opt_row *row, const char *value, struct err *e)
+{
+	*(bool *)ctx = true;
+	return 0;
+}
+
+/* In rounds: a sweep is bounded by its caller. */
+static unsigned sweep_groups(void)
+{
+	unsigned all = 0, n;
+
+	for (unsigned i = 0; i < GC_ROUNDS; i++) {
+		n = limits_sweep(GC_ROUND);
+		all += n;
+		if (n < GC_ROUND)
+			break;
+	}
+	return all;
+}
+
+static void name_text(void *ctx, const char *name)
+{
+	buf_fmt(ctx, "removed runtime directory %s\n", name);
+}
+
+static void name_json(void *ctx, const char *name)
+{
+	json_str(ctx, name);
+}
+
+static int run(int argc, char **argv)
+{
+	bool as_json = false;
+	char path[STATE_PATH_MAX];
+	unsigned groups, dirs;
+	_cleanup_buf_ struct buf out;
+	struct json j;
+	struct err e;
+	int rest, rc;
+
+	buf_init(&out, GC_OUT_MAX);
+	rc = cli_parse(&cli_gc_verb, argc, argv, on_option, &as_json, &rest);
+	if (rc >= 0)
+		return rc;
+	if (rest < argc) {
+		err_set(&e, ERR_USAGE, "takes no operand, and \"%.100s\" was given", argv[rest]);
+		return cli_fail("gc", &e);
+	}
+	if (state_path(STATE_RUNTIME, path, &e) < 0)
+		return cli_fail("gc", &e);
+	groups = sweep_groups();
+	if (as_json) {
+		json_init(&j, &out);
+		json_obj(&j);
+		json_ku64(&j, "cgroups", groups);
+		json_key(&j, "runtime_dirs");
+		json_arr(&j);
+		state_sweep_each(GC_ROUND, name_json, &j);
+		json_arr_end(&j);
+		json_obj_end(&j);
+		buf_str(&out, "\n");
+		return cli_put(1, &out);
+	}
+	if (groups > 0)
+		buf_fmt(&out, "removed %u cgroup%s\n", groups, groups == 1 ? "" : "s");
+	dirs = state_sweep_each(GC_ROUND, name_text, &out);
+	if (groups == 0 && dirs == 0)
+		buf_str(&out, "nothing to remove\n");
+	return cli_put(1, &out);
+}
+
+static const struct opt_row rows[] = {
+	{ .name = "json", .type = OPT_FLAG, .group = "Output", .help = "print one JSON object", .since = "0.1.0", .id = GC_JSON },
+};
+
+static const char *const examples[] = { "cloche gc", "cloche gc --json", NULL };
+
+const struct opt_verb cli_gc_verb = {
+	.name = "gc",
+	.summary = "remove what killed cloches have left behind",
+	.operands = "",
+	.rows = rows,
+	.n_rows = sizeof(rows) / sizeof(rows[0]),
+	.examples = examples,
+	.run = run,
+};

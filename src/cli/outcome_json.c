@@ -1,0 +1,213 @@
+#include "cli/outcome_json.h"
+
+#include <string.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "box/seccomp.h"
+
+/* A phase is the time from one mark to a later one. */
+static const struct {
+	const char *name;
+	enum box_mark from, to;
+} phases[] = {
+	{ "plan", MARK_BEGIN, MARK_PLANNED },	 { "clone", MARK_PLANNED, MARK_CHILD },	  { "ids", MARK_CHILD, MARK_IDS },
+	{ "sources", MARK_IDS, MARK_SOURCES },	 { "root", MARK_SOURCES, MARK_ROOT },	  { "network", MARK_ROOT, MARK_NETWORK },
+	{ "limits", MARK_NETWORK, MARK_LIMITS }, { "locks", MARK_LIMITS, MARK_LOCKED },	  { "spawn", MARK_LOCKED, MARK_STARTED },
+	{ "run", MARK_STARTED, MARK_ENDED },	 { "teardown", MARK_ENDED, MARK_REAPED },
+};
+
+const char *outcome_phase(const struct box_outcome *o, unsigned i, uint64_t *ret_us)
+{
+	uint64_t from, to;
+
+	if (i >= sizeof(phases) / sizeof(phases[0]))
+		return NULL;
+	from = o->marks[phases[i].from];
+	to = o->marks[phases[i].to];
+	*ret_us = from && to >= from ? (to - from) / 1000 : UINT64_MAX;
+	return phases[i].name;
+}
+
+static void json_stream(struct json *j, const char *name, const struct box_stream *s, const char *b64_name)
+{
+	size_t n = s->head_len + s->tail_len;
+	char *whole = malloc(n + 1);
+	bool utf8;
+
+	json_key(j, name);
+	if (!whole) {
+		j->out->failed = true;
+		return;
+	}
+	if (s->head_len)
+		memcpy(whole, s->head, s->head_len);
+	if (s->tail_len)
+		memcpy(whole + s->head_len, s->tail, s->tail_len);
+	utf8 = json_bytes(j, whole, n);
+	if (!utf8) {
+		json_key(j, b64_name);
+		json_b64(j, whole, n);
+	}
+	free(whole);
+}
+
+static void json_cut(struct json *j, const char *name, const struct box_stream *s)
+{
+	json_key(j, name);
+	if (!s->cut) {
+		json_null(j);
+		return;
+	}
+	json_obj(j);
+	json_ku64(j, "at", s->head_len);
+	json_ku64(j, "bytes", s->cut);
+	json_obj_end(j);
+}
+
+static void json_fault(struct json *j, const struct box_outcome *o)
+{
+	const struct box_denied *d = o->fault == FAULT_ESCAPE_BLOCKED && o->n_denied ? &o->denied[o->n_denied - 1] : NULL;
+
+	json_key(j, "fault");
+	if (o->fault == FAULT_NONE) {
+		json_null(j);
+		return;
+	}
+	json_obj(j);
+	json_kstr(j, "type", fault_name(o->fault));
+	json_kstr(j, "message", o->err.msg);
+	if (o->fault == FAULT_STARTUP_FAILED)
+		json_kstr(j, "stage", err_stage_name(o->err.stage ? o->err.stage : STAGE_SPEC));
+	if (d) {
+		json_kstr(j, "syscall", d->nr >= 0 ? sc_name(sc_native(), d->nr) : NULL);
+		json_kstr(j, "comm", d->comm);
+	}
+	if (o->fault == FAULT_OOM) {
+		json_kstr(j, "filled_by", o->usage.filled_by[0] ? o->usage.filled_by : NULL);
+		json_kstr(j, "limit", "memory");
+	}
+	if (o->fault == FAULT_WORKSPACE_FULL)
+		json_kstr(j, "limit", "workspace_max");
+	if (o->fault == FAULT_TIMEOUT)
+		json_kstr(j, "limit", "timeout");
+	json_obj_end(j);
+}
+
+static void json_usage(struct json *j, const struct box_outcome *o)
+{
+	const struct limit_usage *u = &o->usage;
+	bool ran = o->start_us > 0;
+
+	json_key(j, "usage");
+	json_obj(j);
+	json_ku64(j, "cpu_user_us", u->cpu_user_us);
+	json_ku64(j, "cpu_sys_us", u->cpu_sys_us);
+	json_ku64(j, "memory_peak_bytes", ran ? u->memory_peak : UINT64_MAX);
+	json_ku64(j, "pids_peak", ran ? u->pids_peak : UINT64_MAX);
+	json_ku64(j, "read_bytes", u->read_bytes);
+	json_ku64(j, "written_bytes", u->written_bytes);
+	json_ku64(j, "wall_us", ran ? o->wall_us : UINT64_MAX);
+	json_ku64(j, "start_us", ran ? o->start_us : UINT64_MAX);
+	json_ku64(j, "queued_us", 0);
+	json_obj_end(j);
+}
+
+static void json_limits(struct json *j, const struct box_outcome *o)
+{
+	json_key(j, "limits");
+	json_obj(j);
+	for (int i = 0; i < LIMIT_N; i++) {
+		const struct limit_state *s = &o->limits[i];
+
+		json_key(j, limit_name((enum limit_name)i));
+		json_obj(j);
+		/* cpus are kept as thousandths; the two that are not asked for are null */
+		json_key(j, "requested");
+		if (i == LIMIT_CPUS && s->requested != BOX_LIMIT_NONE)
+			json_num(j, (double)s->requested / 1000);
+		else
+			json_u64(j, s->rung ? s->requested : BOX_LIMIT_NONE);
+		json_key(j, "effective");
+		if (i == LIMIT_CPUS && s->effective != BOX_LIMIT_NONE)
+			json_num(j, (double)s->effective / 1000);
+		else
+			json_u64(j, s->rung ? s->effective : BOX_LIMIT_NONE);
+		json_kstr(j, "rung", s->rung);
+		json_kbool(j, "enforced", s->enforced);
+		json_obj_end(j);
+	}
+	json_obj_end(j);
+}
+
+static void json_denied(struct json *j, const struct box_outcome *o)
+{
+	json_key(j, "denied");
+	json_arr(j);
+	for (unsigned i = 0; i < o->n_denied; i++) {
+		const struct box_denied *d = &o->denied[i];
+		const char *name = d->nr >= 0 ? sc_name(sc_native(), d->nr) : NULL;
+		char option[96];
+
+		json_obj(j);
+		json_kstr(j, "kind", "syscall");
+		json_kstr(j, "what", name);
+		json_key(j, "pid");
+		json_i64(j, d->pid);
+		json_kstr(j, "comm", d->comm);
+		json_kstr(j, "allow_with", outcome_allow(d, option, sizeof(option)));
+		json_obj_end(j);
+	}
+	json_arr_end(j);
+}
+
+void outcome_json(const struct box_outcome *o, const char notes[][320], size_t n_notes, bool timing, struct buf *out)
+{
+	struct json j;
+	uint64_t us;
+	const char *name;
+
+	json_init(&j, out);
+	json_obj(&j);
+	json_key(&j, "exit_code");
+	if (o->fault == FAULT_STARTUP_FAILED)
+		json_null(&j);
+	else
+		json_i64(&j, outcome_code(o));
+	json_key(&j, "signal");
+	if (o->signal)
+		json_i64(&j, o->signal);
+	else
+		json_null(&j);
+	json_stream(&j, "stdout", &o->out, "stdout_b64");
+	json_stream(&j, "stderr", &o->err_out, "stderr_b64");
+	json_fault(&j, o);
+	json_key(&j, "duration_ms");
+	json_num(&j, (double)o->wall_us / 1000);
+	json_kbool(&j, "truncated", o->out.cut || o->err_out.cut);
+	json_cut(&j, "stdout_cut", &o->out);
+	json_cut(&j, "stderr_cut", &o->err_out);
+	json_usage(&j, o);
+	json_limits(&j, o);
+	json_key(&j, "events");
+	json_obj(&j);
+	json_ku64(&j, "pids_max", o->usage.pids_max_events);
+	json_ku64(&j, "oom_kills", o->usage.oom_kills);
+	json_ku64(&j, "lost_denials", o->lost_denials);
+	json_obj_end(&j);
+	json_denied(&j, o);
+	json_key(&j, "notes");
+	json_arr(&j);
+	for (size_t i = 0; i < n_notes; i++)
+		json_str(&j, notes[i]);
+	json_arr_end(&j);
+	if (timing) {
+		json_key(&j, "timing_us");
+		json_obj(&j);
+		for (unsigned i = 0; (name = outcome_phase(o, i, &us)); i++)
+			json_ku64(&j, name, us);
+		json_obj_end(&j);
+	}
+	json_obj_end(&j);
+	buf_str(out, "\n");
+}

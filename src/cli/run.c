@@ -1,0 +1,154 @@
+/* The front door of a box: options to a request, a request to a spec, a spec to a box, an outcome to an exit code. */
+#include "cli/run.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "box/launch.h"
+#include "cli/outcome_json.h"
+#include "cli/run_opts.h"
+#include "cli/run_plan.h"
+#include "cli/title.h"
+#include "cli/verbs.h"
+
+static struct prepared prepared; /* large; one a process */
+
+static void say(const char *head, const char *text)
+{
+	char safe[640], line[700];
+	int n = snprintf(line, sizeof(line), "cloche: %s: %s\n", head, str_printable(safe, sizeof(safe), text));
+
+	if (n > 0)
+		(void)fd_write_all(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
+}
+
+static void note(const char *text)
+{
+	if (prepared.n_notes < sizeof(prepared.notes) / sizeof(prepared.notes[0]))
+		snprintf(prepared.notes[prepared.n_notes++], sizeof(prepared.notes[0]), "%s", text);
+}
+
+/* A caller who pipes something in and forgot -i should hear of it; an idle pipe of a harness is no mistake. */
+static void note_stdin(const struct run_options *o)
+{
+	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+	struct stat st;
+
+	if (o->request.interactive || fstat(STDIN_FILENO, &st) < 0 || !(S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
+		return;
+	if (poll(&p, 1, 0) > 0 && p.revents & POLLIN)
+		note("standard input holds data, which the box does not see: add -i to forward it");
+}
+
+static void note_limits(const struct box_outcome *out)
+{
+	char text[200];
+
+	for (int i = LIMIT_MEMORY; i <= LIMIT_CPUS; i++)
+		if (out->limits[i].rung && !out->limits[i].enforced && out->limits[i].requested != BOX_LIMIT_NONE) {
+			snprintf(text, sizeof(text),
+				 "%s is %s, not enforced by the kernel: see `cloche doctor`, or refuse this with --require-limits",
+				 limit_name((enum limit_name)i), out->limits[i].rung);
+			note(text);
+		}
+}
+
+static int put(const struct buf *b)
+{
+	return cli_put(STDOUT_FILENO, b);
+}
+
+static int show_plan(void)
+{
+	static struct plan plan;
+	_cleanup_buf_ struct buf out;
+	struct err e;
+
+	buf_init(&out, 1 << 20);
+	if (plan_build(&prepared.spec, &plan, &e) < 0)
+		return cli_fail("run", &e);
+	run_plan_header(&prepared.spec, &out);
+	plan_print(&plan, &prepared.spec, &out);
+	run_plan_locks(&prepared.spec, &out);
+	return put(&out);
+}
+
+static int tell_json(const struct run_options *o, const struct box_outcome *out)
+{
+	_cleanup_buf_ struct buf text;
+	int rc;
+
+	buf_init(&text, (size_t)o->request.limits.output * 12 + (4 << 20));
+	outcome_json(out, prepared.notes, prepared.n_notes, o->timing, &text);
+	rc = put(&text);
+	return rc ? 125 : outcome_code(out);
+}
+
+static int tell_text(const struct run_options *o, const struct box_outcome *out)
+{
+	const char *name;
+	char line[80];
+	uint64_t us;
+
+	for (size_t i = 0; i < prepared.n_notes && !o->quiet; i++)
+		say("note", prepared.notes[i]);
+	if (out->fault != FAULT_NONE)
+		say(fault_name(out->fault), out->err.msg);
+	for (unsigned i = 0; o->timing && (name = outcome_phase(out, i, &us)); i++) {
+		snprintf(line, sizeof(line), us == UINT64_MAX ? "%-10s      -" : "%-10s %6llu us", name, (unsigned long long)us);
+		say("timing", line);
+	}
+	return outcome_code(out);
+}
+
+/* What can't be run is still an outcome; what can't even be read is a usage error. */
+static int refuse(const struct run_options *o, const struct err *e)
+{
+	static struct box_outcome out;
+
+	if (e->kind == ERR_USAGE)
+		return cli_fail("run", e);
+	memset(&out.usage, 0xff, sizeof(out.usage));
+	out.usage.filled_by[0] = '\0';
+	out.fault = FAULT_STARTUP_FAILED;
+	out.exit_code = -1;
+	out.err = *e;
+	return o->json ? tell_json(o, &out) : tell_text(o, &out);
+}
+
+int cli_run(int argc, char **argv)
+{
+	static struct run_options o;
+	static struct box_outcome out;
+	struct box_io io = { .in = STDIN_FILENO, .out = STDOUT_FILENO, .err = STDERR_FILENO };
+	struct err e;
+	int rest, rc;
+
+	request_defaults(&o.request);
+	rc = cli_parse(&cli_run_verb, argc, argv, run_option, &o, &rest);
+	if (rc >= 0)
+		return rc;
+	if (rest >= argc) {
+		err_set(&e, ERR_USAGE, "no command: cloche run [OPTIONS] -- COMMAND [ARG...]");
+		return cli_fail("run", &e);
+	}
+	o.request.argv = argv + rest;
+	if (request_prepare(&o.request, &prepared, &e) < 0)
+		return refuse(&o, &e);
+	if (o.plan)
+		return show_plan();
+	note_stdin(&o);
+	io.capture = o.json;
+	io.title = cli_title.start;
+	io.title_len = cli_title.len;
+	if (box_run(&prepared.spec, &io, &out, &e) < 0)
+		return refuse(&o, &e);
+	note_limits(&out);
+	rc = o.json ? tell_json(&o, &out) : tell_text(&o, &out);
+	outcome_free(&out);
+	return rc;
+}

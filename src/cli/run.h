@@ -1,0 +1,4 @@
+/* `cloche run`. */
+#pragma once
+
+int cli_run(int argc, char **argv);

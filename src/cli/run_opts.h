@@ -1,0 +1,15 @@
+/* The options of `cloche run`: the table, and where each goes in a request. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "engine/request.h"
+
+struct run_options {
+	struct request request;
+	bool json, plan, timing, quiet;
+};
+
+/* An opt_fn over struct run_options. */
+struct opt_row;
+int run_option(void *ctx, const struct opt_row *row, const char *value, struct err *e);

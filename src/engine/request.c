@@ -1,0 +1,213 @@
+#include "engine/request.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/path.h"
+#include "box/device_check.h"
+#include "box/limits.h"
+#include "box/locks.h"
+#include "box/seccomp.h"
+#include "engine/env.h"
+#include "engine/ids.h"
+
+#define MIB (1ULL << 20)
+
+void request_defaults(struct request *r)
+{
+	memset(r, 0, sizeof(*r));
+	r->limits = (struct box_limits){ .memory = 512 * MIB, .pids = 256, .output = 64 * MIB, .file_size = BOX_LIMIT_NONE,
+					 .open_files = 0, .workspace_max = BOX_LIMIT_NONE, .shm = 64 * MIB };
+}
+
+int request_add(struct request_list *l, const char *value, const char *option, struct err *e)
+{
+	if (l->n >= REQUEST_MANY)
+		return err_set(e, ERR_USAGE, "--%s is given more than %d times", option, REQUEST_MANY);
+	l->v[l->n++] = value;
+	return 0;
+}
+
+static int prepare_profile(const struct request *r, struct box_spec *s, struct err *e)
+{
+	s->read_only = r->read_only;
+	s->tty = r->tty;
+	s->interactive = r->interactive;
+	s->no_proc = r->proc && strcmp(r->proc, "none") == 0;
+	s->network = r->network && strcmp(r->network, "host") == 0 ? BOX_NET_HOST : BOX_NET_NONE;
+	s->apparmor = r->apparmor;
+	if (!r->profile)
+		return 0;
+	s->profile = BOX_PROFILE_UNTRUSTED;
+	s->read_only = true;
+	if (s->network == BOX_NET_HOST)
+		return err_set(e, ERR_USAGE, "--security-profile untrusted and --network host contradict each other: leave one out");
+	if (r->cap_add.n > 0)
+		return err_set(e, ERR_USAGE, "--security-profile untrusted keeps no capability: leave --cap-add out");
+	return 0;
+}
+
+static int prepare_limits(const struct request *r, struct box_spec *s, struct err *e)
+{
+	struct box_limits *l = &s->limits;
+
+	*l = r->limits;
+	if (l->memory < 4 * MIB)
+		return err_set(e, ERR_USAGE, "--memory: no program starts in less than 4m");
+	if (l->pids < 1)
+		return err_set(e, ERR_USAGE, "--pids: at least 1");
+	if (l->require && l->supervised)
+		return err_set(e, ERR_USAGE, "--require-limits and --supervised contradict each other: leave one out");
+	if (l->kill_after_us && !l->timeout_us)
+		return err_set(e, ERR_USAGE, "--kill-after needs --timeout");
+	if (l->workspace_max != BOX_LIMIT_NONE && !r->workspace)
+		return err_set(e, ERR_USAGE, "--workspace-max needs --workspace");
+	/* What a box keeps in memory file systems counts against its memory; smaller than it, so that a full disk is ENOSPC and no kill. */
+	l->root = l->memory / 2;
+	if (l->shm > l->memory)
+		return err_set(e, ERR_USAGE, "--shm-size is larger than --memory");
+	return 0;
+}
+
+static int cap_set(const struct request_list *l, const char *option, bool all_ok, uint64_t *ret, struct err *e)
+{
+	uint64_t set = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		int cap = locks_cap_number(l->v[i]);
+
+		if (all_ok && strcasecmp(l->v[i], "ALL") == 0)
+			set = UINT64_MAX;
+		else if (cap < 0)
+			return err_set(e, ERR_USAGE, "--%s %s: no such capability; names are those of capabilities(7), such as NET_RAW%s",
+				       option, l->v[i], all_ok ? ", or ALL" : "");
+		else
+			set |= 1ULL << cap;
+	}
+	*ret = set;
+	return 0;
+}
+
+/* Everything is dropped unless asked otherwise. To drop single ones means to keep docker's other thirteen. */
+static int prepare_caps(const struct request *r, struct box_spec *s, struct err *e)
+{
+	uint64_t add = 0, drop = 0;
+
+	if (cap_set(&r->cap_add, "cap-add", false, &add, e) < 0 || cap_set(&r->cap_drop, "cap-drop", true, &drop, e) < 0)
+		return -1;
+	s->cap_keep = add;
+	if (r->cap_drop.n > 0 && drop != UINT64_MAX)
+		s->cap_keep |= locks_cap_defaults() & ~drop;
+	return 0;
+}
+
+static int prepare_lists(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+
+	if (r->ulimits.n > BOX_ULIMITS_MAX || r->rules.n > BOX_RULES_MAX || r->devices.n > BOX_DEVICES_MAX)
+		return err_set(e, ERR_USAGE, "too many --ulimit, --seccomp-rule or --device: at most %d, %d and %d", BOX_ULIMITS_MAX,
+			       BOX_RULES_MAX, BOX_DEVICES_MAX);
+	for (size_t i = 0; i < r->ulimits.n; i++)
+		if (limit_ulimit_parse(r->ulimits.v[i], &s->ulimits[s->n_ulimits++], e) < 0)
+			return err_prefix(e, "--ulimit %s", r->ulimits.v[i]);
+	for (size_t i = 0; i < r->rules.n; i++)
+		if (sc_rule_parse(r->rules.v[i], &s->rules[s->n_rules++], e) < 0)
+			return err_prefix(e, "--seccomp-rule %s", r->rules.v[i]);
+	for (size_t i = 0; i < r->devices.n; i++)
+		if (device_check(&p->mounts, r->devices.v[i], &s->devices[s->n_devices++], e) < 0)
+			return err_at(e, STAGE_MOUNT);
+	return 0;
+}
+
+static int prepare_mounts(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+	size_t n = r->volumes.n + r->tmpfs.n + (r->workspace != NULL);
+
+	if (n > BOX_MOUNTS_MAX)
+		return err_set(e, ERR_USAGE, "more than %d mounts", BOX_MOUNTS_MAX);
+	if (r->workspace && mount_parse_workspace(&p->mounts, r->workspace, &s->mounts[s->n_mounts++], e) < 0)
+		return err_at(e, STAGE_WORKSPACE);
+	for (size_t i = 0; i < r->volumes.n; i++)
+		if (mount_parse_volume(&p->mounts, r->volumes.v[i], s->profile == BOX_PROFILE_UNTRUSTED, &s->mounts[s->n_mounts++],
+				       e) < 0)
+			return err_at(e, STAGE_MOUNT);
+	for (size_t i = 0; i < r->tmpfs.n; i++)
+		if (mount_parse_tmpfs(&p->mounts, r->tmpfs.v[i], &s->mounts[s->n_mounts++], e) < 0)
+			return err_at(e, STAGE_MOUNT);
+	return s->n_mounts > 0 ? mount_check_all(&p->mounts, s, e) : 0;
+}
+
+static int prepare_root(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+
+	if (r->rootfs && r->image)
+		return err_set(e, ERR_USAGE, "--image and --rootfs contradict each other: leave one out");
+	if (r->rootfs) {
+		if (mount_check_rootfs(&p->mounts, r->rootfs, &p->rootfs, e) < 0)
+			return err_at(e, STAGE_IMAGE);
+		s->root = (struct rootfs){ .kind = ROOTFS_DIR, .name = r->rootfs, .dir = p->rootfs.src };
+		s->root_check = &p->rootfs;
+	} else if (r->image && strcmp(r->image, "host") != 0) {
+		err_set(e, ERR_MISSING, "--image %s: this version runs `host` and root file system directories (--rootfs DIR)", r->image);
+		return err_at(e, STAGE_IMAGE);
+	}
+	return 0;
+}
+
+static int prepare_cwd(const struct request *r, struct prepared *p, struct err *e)
+{
+	char clean[4096];
+
+	p->spec.cwd = r->workspace ? MOUNT_WORKSPACE : p->spec.home;
+	if (!r->cwd)
+		return 0;
+	if (path_normalise(r->cwd, clean, e) < 0)
+		return err_prefix(e, "-w %s", r->cwd);
+	p->spec.cwd = env_keep(p, clean);
+	return 0;
+}
+
+static void prepare_notes(const struct request *r, struct prepared *p)
+{
+	const size_t max = sizeof(p->notes) / sizeof(p->notes[0]);
+
+	for (size_t i = 0; i < p->mounts.n_notes && p->n_notes < max; i++)
+		snprintf(p->notes[p->n_notes++], sizeof(p->notes[0]), "%s", p->mounts.notes[i]);
+	for (size_t i = 0; r->argv[i] && i < 8 && p->n_notes < max; i++)
+		if (mount_hint(&p->mounts, &p->spec, r->argv[i], p->notes[p->n_notes], sizeof(p->notes[0])))
+			p->n_notes++;
+}
+
+int request_prepare(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+
+	memset(s, 0, sizeof(*s));
+	p->n_env = p->n_notes = 0;
+	buf_init(&p->text, 4 * MIB);
+	s->argv = r->argv;
+	s->hostname = "cloche";
+	if (mount_check_init(&p->mounts, e) < 0 || prepare_profile(r, s, e) < 0 || prepare_limits(r, s, e) < 0 ||
+	    prepare_caps(r, s, e) < 0 || prepare_root(r, p, e) < 0 || prepare_lists(r, p, e) < 0)
+		return err_at(e, STAGE_SPEC);
+	if (ids_prepare(r, p, e) < 0)
+		return err_at(e, STAGE_SPEC);
+	if (s->root.kind == ROOTFS_HOST && image_host(&p->host, s->uid, s->gid, &s->root, e) < 0)
+		return -1;
+	if (prepare_cwd(r, p, e) < 0 || env_prepare(r, p, e) < 0)
+		return err_at(e, STAGE_SPEC);
+	if (prepare_mounts(r, p, e) < 0)
+		return err_at(e, STAGE_MOUNT);
+	prepare_notes(r, p);
+	return 0;
+}

@@ -1,0 +1,46 @@
+/* A request: what a front door was asked for, in its own words; and a spec made of it. All rules that need more than one value (contradictions,
+ * defaults that follow from others, ids, environment) are here, once, for every front door. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "box/mount_check.h"
+#include "box/spec.h"
+#include "image/host.h"
+
+#define REQUEST_MANY 64
+
+struct request_list {
+	const char *v[REQUEST_MANY];
+	size_t n;
+};
+
+struct request {
+	const char *image, *rootfs, *workspace, *cwd, *user, *apparmor, *profile, *network, *proc;
+	struct request_list volumes, tmpfs, env, env_files, devices, cap_add, cap_drop, ulimits, rules;
+	struct box_limits limits; /* request_defaults first */
+	bool read_only, tty, interactive;
+	char *const *argv;
+};
+
+/* What a spec points into. Large: keep it static. */
+struct prepared {
+	struct box_spec spec;
+	struct image_host host;
+	struct mount_check mounts;
+	struct box_mount rootfs;
+	const char *env[BOX_ENV_MAX + 1];
+	size_t n_env;
+	struct buf text; /* heap for generated strings; a spec's strings never move once request_prepare returned */
+	char notes[8][320];
+	size_t n_notes;
+};
+
+void request_defaults(struct request *r);
+/* Appends; ERR_USAGE when there are too many. */
+int request_add(struct request_list *l, const char *value, const char *option, struct err *e);
+/* 0, or -1 with kind ERR_USAGE (words that contradict or can't be read), ERR_REFUSED or ERR_MISSING, and the stage. */
+int request_prepare(const struct request *r, struct prepared *ret, struct err *e);

@@ -1,0 +1,24 @@
+/* The `host` image: nothing to download. The host's /usr read-only, a synthesised /etc with nothing of the host's users, everything else
+ * empty, writable and thrown away. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/rootfs.h"
+
+#define IMAGE_HOST_ENTRIES 96
+
+struct image_host {
+	struct rootfs_entry entries[IMAGE_HOST_ENTRIES];
+	size_t n;
+	char text[4096]; /* generated files, link targets and names */
+	size_t used;
+};
+
+/* Furnishes `store`; ret->entries point into it. */
+int image_host(struct image_host *store, uid_t uid, gid_t gid, struct rootfs *ret, struct err *e);
+/* "root", "user", "nobody" of the synthesised /etc/passwd. 0, or -1 when there is no such name. */
+int image_host_user(const char *name, uid_t *ret_uid, gid_t *ret_gid);
+/* HOME of a uid in the host image. */
+const char *image_host_home(uid_t uid);

@@ -1,0 +1,117 @@
+"""What the documents say can be done is done here, and what is claimed to be tested is."""
+import pathlib
+import re
+import subprocess
+import sys
+
+import boxlib
+import pytest
+
+ROOT = boxlib.ROOT
+sys.path.insert(0, str(boxlib.TESTS / "lib"))
+import coverage_rows  # noqa: E402
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+# What needs something that a test machine lacks or would change it for good, with the reason.
+NOT_RUN = {
+    "cloche man | man -l -": "needs a pager",
+    "cloche doctor --fix": "changes the machine",
+    "cloche doctor --online": "needs a network",
+}
+
+
+def commands():
+    found = []
+    docs = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if (ROOT / "docs").exists() else []
+    for path in docs:
+        if not path.exists():
+            continue
+        for lang, body in FENCE.findall(path.read_text(encoding="utf-8")):
+            if lang not in ("sh", "console", "shell", "bash"):
+                continue
+            body = re.sub(r"\\\n\s*", "", body)
+            for line in body.splitlines():
+                line = line.removeprefix("$ ").strip() if lang == "console" else line.strip()
+                if re.match(r"(\w+=\S+ )*cloche\s", line):
+                    found.append((path.relative_to(ROOT).as_posix(), line))
+    return sorted(set(found))
+
+
+def expected(line):
+    """`# exit 3` or `# -> 124` behind a command says how it ends; without, it ends well."""
+    m = re.search(r"#\s*(?:exit(?:s with| code)?|->)\s*(\d+)", line)
+    return int(m.group(1)) if m else 0
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    """A directory in which the documents' commands make sense."""
+    d = tmp_path_factory.mktemp("docs")
+    (d / "bin").mkdir()
+    (d / "bin" / "cloche").symlink_to(boxlib.CLOCHE)
+    for name, text in (("script.py", "print('hello')\n"), ("job.py", "print('hello')\n"), ("main.py", "print('hello')\n"),
+                       ("test.sh", "echo hello\n"), ("build.sh", "echo hello\n"), (".env", "A=1\n"), ("vars.env", "A=1\n"),
+                       ("data.csv", "a,b\n1,2\n"), ("input.txt", "text\n"), ("Makefile", "all:\n\techo made\ntest:\n\techo tested\n")):
+        (d / name).write_text(text)
+    for name in ("src", "data", "out", "project", "work", "rootfs", "input", "output"):
+        (d / name).mkdir()
+        (d / name / "script.py").write_text("print('hello')\n")
+    (d / "home" / ".local/share/bash-completion/completions").mkdir(parents=True)
+    (d / "home" / ".config/fish/completions").mkdir(parents=True)
+    for p in [d, *d.parents]:
+        if p.owner() and str(p).startswith("/tmp/"):
+            p.chmod(0o755)
+    return d
+
+
+@pytest.mark.parametrize("where,line", commands(), ids=lambda v: str(v).replace("/", "|")[:70])
+def test_documented_command(bench, where, line):
+    bare = line.split("  #")[0].strip()
+    if bare in NOT_RUN:
+        return
+    env = dict(boxlib.base_env(), HOME=str(bench / "home"))
+    env["PATH"] = f"{bench}/bin:{env['PATH']}"
+    r = subprocess.run(["sh", "-c", line], cwd=bench, env=env, capture_output=True, timeout=boxlib.HANG, check=False,
+                       stdin=subprocess.DEVNULL)
+    text = (r.stdout + r.stderr).decode(errors="replace")
+    assert "unknown option" not in text and "unknown verb" not in text, text
+    if bare.startswith("cloche doctor"):
+        assert r.returncode in (0, 1), text
+    else:
+        assert r.returncode == expected(line), f"{where}: {line}: exit {r.returncode}: {text}"
+
+
+def test_documents_name_every_fault(cloche):
+    """A document with a table of faults has all of them, and no other."""
+    import json
+    faults = {c["fault"] for c in json.loads(cloche("help", "--json").out)["exit_codes"] if c["fault"]}
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        rows = [line for line in text.splitlines() if line.startswith("|") and re.search(r"`(escape_blocked|init_lost)`", line)]
+        if rows:
+            missing = {f for f in faults if not re.search(rf"^\|.*`{f}`", text, re.M)}
+            assert not missing, f"{path.name}: {missing}"
+
+
+def test_links_between_documents():
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        if not path.exists():
+            continue
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", path.read_text(encoding="utf-8")):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_coverage_has_a_row_for_everything():
+    assert coverage_rows.problems() == []
+
+
+def test_examples_run(bench):
+    for path in sorted((ROOT / "examples").glob("*")) if (ROOT / "examples").exists() else []:
+        if path.suffix not in (".sh", ".py"):
+            continue
+        env = dict(boxlib.base_env(), HOME=str(bench / "home"))
+        env["PATH"] = f"{bench}/bin:{env['PATH']}"
+        runner = ["sh"] if path.suffix == ".sh" else [sys.executable]
+        r = subprocess.run([*runner, str(path)], cwd=bench, env=env, capture_output=True, text=True, timeout=boxlib.HANG * 2, check=False)
+        assert r.returncode == 0, f"{path.name}: {r.stdout}{r.stderr}"
+    assert pathlib.Path(ROOT, "tests").exists()

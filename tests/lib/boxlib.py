@@ -1,0 +1,257 @@
+"""What every test of the built program shares: starting it, reading its outcome, and seeing what it left behind.
+
+Each call has a hang guard: a test that waits for ever would take the whole run with it. The guard is far above the usual time, so that it
+measures nothing; a test that cares about time compares two runs.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+ROOT = TESTS.parent
+CLOCHE = os.environ.get("CLOCHE") or str(ROOT / "build" / "cloche")
+HANG = 60
+IS_ROOT = os.geteuid() == 0
+
+
+class Outcome(dict):
+    """The object printed by --json."""
+
+    @property
+    def out(self):
+        return self["stdout"]
+
+    @property
+    def err(self):
+        return self["stderr"]
+
+    @property
+    def fault(self):
+        return self["fault"]
+
+    @property
+    def fault_type(self):
+        return self["fault"]["type"] if self["fault"] else None
+
+
+class Result:
+    """One finished `cloche`: its exit code, its own streams as bytes, and the outcome when --json was asked."""
+
+    def __init__(self, argv, rc, out, err, seconds):
+        self.argv, self.rc, self.out, self.err, self.seconds = argv, rc, out, err, seconds
+        self.o = None
+
+    def parse(self):
+        try:
+            self.o = Outcome(json.loads(self.out.decode("utf-8")))
+        except ValueError as why:
+            raise AssertionError(f"no outcome on stdout ({why}): {self!r}") from None
+        return self
+
+    def __repr__(self):
+        shown = " ".join(map(str, self.argv[1:]))
+        return f"<cloche {shown}: rc={self.rc} out={self.out[:2000]!r} err={self.err[:2000]!r}>"
+
+
+def base_env():
+    """A caller's usual environment, without anything that would move cloche's directories or change its words."""
+    keep = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+    env = {k: v for k, v in os.environ.items() if k in keep}
+    env["LANG"] = "C.UTF-8"
+    return env
+
+
+def argv_of(args, json_=True):
+    return [CLOCHE, "run", *(["--json"] if json_ else []), *[os.fspath(a) for a in map(_text, args)]]
+
+
+def _text(a):
+    return a if isinstance(a, (str, bytes, os.PathLike)) else str(a)
+
+
+def communicate(argv, stdin=None, timeout=HANG, env=None, cwd=None, **popen):
+    """Runs argv to its end; bytes in, bytes out. stdin None is /dev/null. A hang ends the process group and fails the test."""
+    began = time.monotonic()
+    full = base_env()
+    full.update(env or {})
+    how = {"stdin": subprocess.DEVNULL if stdin is None else subprocess.PIPE}
+    if hasattr(stdin, "fileno"):
+        how["stdin"], stdin = stdin, None
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full, cwd=cwd, start_new_session=True,
+                          **how, **popen) as p:
+        try:
+            out, err = p.communicate(stdin, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)
+            out, err = p.communicate()
+            raise AssertionError(f"hang guard: {argv} did not end in {timeout} s; out={out[-500:]!r} err={err[-500:]!r}") from None
+    return Result(argv, p.returncode, out, err, time.monotonic() - began)
+
+
+def cloche(*args, **kw):
+    """`cloche VERB ...` as it is, without --json."""
+    return communicate([CLOCHE, *map(os.fspath, args)], **kw)
+
+
+def box(*args, json=True, **kw):
+    """`cloche run [--json] ARGS`; with json the outcome is parsed into `.o`."""
+    r = communicate(argv_of(args, json), **kw)
+    return r.parse() if json else r
+
+
+def start(*args, json=False, env=None, **popen):
+    """`cloche run ARGS` left running; the caller ends it (see `running`)."""
+    full = base_env()
+    full.update(env or {})
+    how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    how.update(popen)
+    return subprocess.Popen(argv_of(args, json), env=full, **how)
+
+
+class running:
+    """`with running(...) as p:` a started box that is ended with the block whatever happens."""
+
+    def __init__(self, *args, **kw):
+        self.p = start(*args, **kw)
+
+    def __enter__(self):
+        return self.p
+
+    def __exit__(self, *exc):
+        if self.p.poll() is None:
+            self.p.kill()
+        for f in (self.p.stdout, self.p.stderr, self.p.stdin):
+            if f:
+                f.close()
+        self.p.wait(HANG)
+
+
+def wait_for(what, timeout=HANG, every=0.02):
+    """The first true value of what(), or None at the hang guard."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        got = what()
+        if got:
+            return got
+        time.sleep(every)
+    return None
+
+
+def children_of(pid):
+    """All living descendants of pid: {pid: name}. Zombies do not count."""
+    parents, names = {}, {}
+    for d in os.listdir("/proc"):
+        if not d.isdigit():
+            continue
+        try:
+            stat = pathlib.Path("/proc", d, "stat").read_text(errors="replace")
+        except OSError:
+            continue
+        name, rest = stat[stat.index("(") + 1:stat.rindex(")")], stat[stat.rindex(")") + 2:].split()
+        if rest[0] in "ZX":
+            continue
+        parents[int(d)], names[int(d)] = int(rest[1]), name
+    found, grew = {pid}, True
+    while grew:
+        more = {p for p, q in parents.items() if q in found} - found
+        found |= more
+        grew = bool(more)
+    return {p: names.get(p, "?") for p in found - {pid}}
+
+
+def find_marked(mark):
+    """Processes anywhere on the host whose command line holds `mark`, other than a cloche's own: [pid]."""
+    found = []
+    for d in os.listdir("/proc"):
+        if not d.isdigit() or int(d) == os.getpid():
+            continue
+        try:
+            line = pathlib.Path("/proc", d, "cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in line and os.path.basename(line.split(b"\0")[0]) != b"cloche":
+            found.append(int(d))
+    return found
+
+
+def own_groups():
+    """The directories of this process's own cgroups, one a hierarchy that is mounted."""
+    mounts = []
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        left, right = line.split(" - ", 1)
+        kind, _, opts = right.split(" ")[:3]
+        if kind in ("cgroup", "cgroup2"):
+            mounts.append((kind, left.split()[4], left.split()[3], set(opts.split(","))))
+    dirs = set()
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        for kind, where, root, opts in mounts:
+            if (kind == "cgroup2") != (names == "") or (names and not set(names.split(",")) <= opts):
+                continue
+            below = os.path.relpath(path, root) if path.startswith(root) else "."
+            dirs.add(os.path.normpath(os.path.join(where, below)))
+    return dirs
+
+
+def _owner_lives(name):
+    """Groups are named cloche-PID-..: those of a living cloche that is not ours belong to somebody else's run."""
+    parts = name.split("-")
+    return len(parts) > 1 and parts[1].isdigit() and os.path.exists("/proc/" + parts[1])
+
+
+def groups_left():
+    left = set()
+    for d in own_groups():
+        try:
+            left |= {os.path.join(d, n) for n in os.listdir(d) if n.startswith("cloche-") and not _owner_lives(n)}
+        except OSError:
+            pass
+    return left
+
+
+def temp_left():
+    """Files of cloche under /tmp; its private runtime directory may stay, but nothing in it."""
+    left = set()
+    for n in os.listdir("/tmp"):
+        if not n.startswith("cloche-"):
+            continue
+        path = os.path.join("/tmp", n)
+        if n == f"cloche-{os.geteuid()}":
+            for base, dirs, files in os.walk(path):
+                left |= {os.path.join(base, f) for f in files if not f.endswith("lock")}
+            continue
+        try:
+            if os.stat(path).st_uid == os.geteuid():
+                left.add(path)
+        except OSError:
+            pass
+    return left
+
+
+def mounts_now():
+    rows = set()
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        f = line.split()
+        rows.add((f[2], f[3], f[4]))
+    return rows
+
+
+def build_probe(source, into):
+    """Compiles one C file statically (musl when there is one, so that it runs in any root) and returns the program's path."""
+    out = pathlib.Path(into) / pathlib.Path(source).stem
+    cc = "musl-gcc" if shutil.which("musl-gcc") else "gcc"
+    cmd = [cc, "-O1", "-Wall", "-Wextra", "-Werror", "-static", "-D_GNU_SOURCE", "-o", str(out), str(source), "-pthread"]
+    r = subprocess.run(cmd, capture_output=True, text=True, timeout=HANG * 2)
+    if r.returncode:
+        raise AssertionError(f"probe {source}: {r.stderr}")
+    out.chmod(0o755)
+    return out
+
+
+def note(*words):
+    print(*words, file=sys.stderr)

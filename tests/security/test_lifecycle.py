@@ -1,0 +1,198 @@
+"""The box lives exactly as long as its owner: whatever kills cloche, no process is left, in any state."""
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import uuid
+
+import pytest
+
+from . import attack
+from .attack import boxlib
+
+RUNS = 60
+
+
+@pytest.fixture
+def own_program(public):
+    """A copy of the program, so that its processes (init too, which wears another name) are told from everybody's by their file."""
+    mine = public / "cloche-copy"
+    shutil.copy2(boxlib.CLOCHE, mine)
+    mine.chmod(0o755)
+    return mine
+
+
+def alive(program, mark):
+    """Processes that run this program, or carry the mark; zombies are dead. Init is not dumpable, so for an ordinary caller it is found by
+    being a process of ours whose file can't be read and which has a pid namespace below ours."""
+    found = set(boxlib.find_marked(mark))
+    for d in os.listdir("/proc"):
+        if not d.isdigit():
+            continue
+        try:
+            s = attack.status_of(d)
+            if s.get("State", "Z").startswith(("Z", "X")):
+                found.discard(int(d))
+                continue
+            if not boxlib.IS_ROOT and int(s["Uid"].split()[0]) != os.geteuid():
+                continue
+            try:
+                if os.readlink(f"/proc/{d}/exe").startswith(str(program)):
+                    found.add(int(d))
+            except OSError:
+                if len(s["NSpid"].split()) > 1 and mark in s.get("Name", ""):
+                    found.add(int(d))
+        except (OSError, KeyError, ValueError):
+            continue
+    return found
+
+
+def namespaced():
+    """Processes of the caller's in pid namespaces below ours: what a box consists of, whatever it is called."""
+    found = set()
+    for d in os.listdir("/proc"):
+        try:
+            s = attack.status_of(int(d))
+            if len(s["NSpid"].split()) > 1 and not s["State"].startswith(("Z", "X")):
+                found.add(int(d))
+        except (OSError, KeyError, ValueError):
+            continue
+    return found
+
+
+def start(program, probe, *command, **kw):
+    return subprocess.Popen([str(program), "run", *map(str, probe.mount), "--", attack.PROBE, *command], stdin=subprocess.DEVNULL,
+                            stdout=kw.pop("stdout", subprocess.DEVNULL), stderr=subprocess.DEVNULL, env=boxlib.base_env(), **kw)
+
+
+def test_control(own_program, probe):
+    """The scan sees a living box: init and the command."""
+    mark = "ctl" + uuid.uuid4().hex
+    before = namespaced()
+    p = start(own_program, probe, "sleep", mark)
+    try:
+        assert attack.wait_marked(mark)
+        assert len(namespaced() - before) >= 2
+        assert p.pid in alive(own_program, mark)
+    finally:
+        p.kill()
+        p.wait()
+    assert attack.no_marked(mark)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGSEGV, signal.SIGABRT, signal.SIGPIPE])
+def test_death_at_any_moment(own_program, probe, sig):
+    """Killed between 0 and 5 ms after its start, then later, while the command runs."""
+    mark = "kill" + uuid.uuid4().hex
+    before, mounts = namespaced(), boxlib.mounts_now()
+    rng = random.Random(int(sig))
+    for i in range(RUNS if sig == signal.SIGKILL else RUNS // 4):
+        p = start(own_program, probe, "sleep", mark)
+        time.sleep(rng.uniform(0, 0.005) if i % 6 else rng.uniform(0.005, 0.03))
+        p.send_signal(sig)
+        assert p.wait(20) != 0
+    assert boxlib.wait_for(lambda: not alive(own_program, mark) and not namespaced() - before, timeout=10), \
+        f"left behind: {alive(own_program, mark)}, {namespaced() - before}"
+    assert boxlib.mounts_now() == mounts
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_stubborn_family_dies_with_its_owner(own_program, probe, stop):
+    """setsid, double forks, ignored signals, stopped processes; also when the owner itself was stopped before."""
+    mark = "stub" + uuid.uuid4().hex
+    before = namespaced()
+    p = start(own_program, probe, "stubborn", mark)
+    assert attack.wait_marked(mark, 4)
+    if stop:
+        p.send_signal(signal.SIGSTOP)
+    p.kill()
+    p.wait(20)
+    assert attack.no_marked(mark)
+    assert boxlib.wait_for(lambda: not namespaced() - before, timeout=10)
+
+
+def test_a_stubborn_family_dies_with_its_command(probe):
+    mark = "stub" + uuid.uuid4().hex
+    before = namespaced()
+    r = probe.run("stubborn", mark, "leave")
+    assert r.rc == 0 and r.o.out == "ready\n", r
+    assert attack.no_marked(mark)
+    assert boxlib.wait_for(lambda: not namespaced() - before, timeout=10)
+
+
+def test_control_of_the_family(probe):
+    """Outside they do live on."""
+    mark = "stub" + uuid.uuid4().hex
+    subprocess.run([str(probe.path), "stubborn", mark, "leave"], stdout=subprocess.DEVNULL, check=True, timeout=20)
+    left = boxlib.find_marked(mark)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert len(left) >= 3
+    assert attack.no_marked(mark)
+
+
+def test_started_by_a_thread_that_ends(own_program, probe):
+    """The parent-death signal goes with the thread that forked; a box must not die with a thread of its user's program."""
+    mark = "thread" + uuid.uuid4().hex
+    started = []
+    t = threading.Thread(target=lambda: started.append(start(own_program, probe, "sleep", mark)))
+    t.start()
+    t.join()
+    p = started[0]
+    try:
+        assert attack.wait_marked(mark)
+        time.sleep(0.3)
+        assert p.poll() is None and boxlib.find_marked(mark)
+    finally:
+        p.kill()
+        p.wait()
+    assert attack.no_marked(mark)
+
+
+def test_init_killed_from_outside_is_told(probe, own_program):
+    """Somebody on the host kills init: the outcome says `killed` or `init_lost`, the command is dead, and cloche ends."""
+    mark = "init" + uuid.uuid4().hex
+    p = subprocess.Popen([str(own_program), "run", "--json", *map(str, probe.mount), "--", attack.PROBE, "sleep", mark],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=boxlib.base_env())
+    pids = attack.wait_marked(mark)
+    assert pids
+    init = pids[0]
+    while attack.status_of(init)["NSpid"].split()[-1] != "1":
+        init = int(attack.status_of(init)["PPid"])
+    os.kill(init, signal.SIGKILL)
+    out, _ = p.communicate(timeout=30)
+    o = boxlib.json.loads(out)
+    assert o["fault"]["type"] == "init_lost" and p.returncode == 125, o
+    assert attack.no_marked(mark)
+
+
+def test_command_killed_from_outside_is_told(probe, own_program):
+    mark = "cmd" + uuid.uuid4().hex
+    p = subprocess.Popen([str(own_program), "run", "--json", *map(str, probe.mount), "--", attack.PROBE, "sleep", mark],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=boxlib.base_env())
+    pids = attack.wait_marked(mark)
+    assert pids
+    os.kill(pids[0], signal.SIGKILL)
+    out, _ = p.communicate(timeout=30)
+    o = boxlib.json.loads(out)
+    assert p.returncode == 137 and o["fault"]["type"] == "killed", o
+
+
+def test_no_process_of_ours_is_dumpable_in_the_box(box):
+    """All that a box sees of processes are its own."""
+    r = box("--", "sh", "-c", "ls -d /proc/[0-9]* | wc -l; ps -e 2>/dev/null | wc -l; true")
+    assert int(r.o.out.split()[0]) <= 4, r
+    assert pathlib.Path("/proc/1").exists()
+
+
+def test_many_starts_leave_nothing(probe):
+    """Descriptors, mounts, cgroups and temporary files are counted over 40 boxes that end in different ways."""
+    before = boxlib.mounts_now(), boxlib.groups_left(), boxlib.temp_left(), namespaced()
+    for i in range(40):
+        args = (("fds",), ("end", "mount"), ("sys", "ptrace:child"), ("init", "kill:KILL"))[i % 4]
+        assert probe.run(*args).rc == (159 if args[0] == "end" else 0)
+    assert boxlib.wait_for(lambda: (boxlib.mounts_now(), boxlib.groups_left(), boxlib.temp_left(), namespaced()) == before, timeout=10)

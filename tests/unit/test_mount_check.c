@@ -1,0 +1,827 @@
+/* The caller's mounts. The table of refused paths is walked row by row: each row refuses what it names, and a neighbour with nearly the same
+ * name passes, so that a refusal is never a failure of something else. */
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+#include "box/mount_check.h"
+
+static char dir[64], home[128], runtime[128], proj[128];
+static struct mount_check mc;
+static struct box_spec spec;
+static struct err e;
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+static void remove_all(const char *path)
+{
+	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static const char *fmt(const char *f, ...) __attribute__((format(printf, 1, 2)));
+static const char *fmt(const char *f, ...)
+{
+	static char ring[8][1024]; /* enough for the arguments of one call; what lives longer is copied */
+	static unsigned next;
+	char *s = ring[next++ % 8];
+	va_list ap;
+
+	va_start(ap, f);
+	vsnprintf(s, sizeof(ring[0]), f, ap);
+	va_end(ap);
+	return s;
+}
+
+static int make_dirs(const char *abs)
+{
+	_cleanup_fd_ int root = open("/", O_PATH | O_DIRECTORY), fd = path_make_dir(root, abs);
+
+	return fd < 0 ? -1 : 0;
+}
+
+static void make_file(const char *abs)
+{
+	_cleanup_fd_ int root = open("/", O_PATH | O_DIRECTORY), fd = path_make_file(root, abs);
+
+	ck_assert_msg(fd >= 0, "%s: %s", abs, strerror(errno));
+}
+
+static void fresh(void)
+{
+	mount_check_free(&mc);
+	ck_assert_int_eq(mount_check_init(&mc, &e), 0);
+	ck_assert_int_eq(mount_check_learn(&mc, &e), 0);
+	spec = (struct box_spec){ .root = { .kind = ROOTFS_HOST, .name = "host" }, .cwd = "/home/user", .home = "/home/user" };
+	spec.limits.memory = 512 << 20;
+}
+
+static void setup(void)
+{
+	static const char *const clean[] = { "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "CLOCHE_HOME", "GNUPGHOME", "DOCKER_CONFIG",
+					     "CARGO_HOME", "GRADLE_USER_HOME", "PASSWORD_STORE_DIR" };
+
+	for (size_t i = 0; i < sizeof(clean) / sizeof(clean[0]); i++)
+		unsetenv(clean[i]);
+	for (size_t i = 0; i < mount_rules_n; i++)
+		if (mount_rules[i].kind == RULE_ENV)
+			unsetenv(mount_rules[i].pattern);
+	umask(022);
+	strcpy(dir, "/tmp/unit-mount-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(home, sizeof(home), "%s/h/home", dir);
+	snprintf(runtime, sizeof(runtime), "%s/r/run", dir);
+	snprintf(proj, sizeof(proj), "%s/h/home/proj", dir);
+	ck_assert_int_eq(make_dirs(proj), 0);
+	ck_assert_int_eq(make_dirs(runtime), 0);
+	setenv("HOME", home, 1);
+	setenv("XDG_RUNTIME_DIR", runtime, 1);
+	fresh();
+}
+
+static void teardown(void)
+{
+	mount_check_free(&mc);
+	ck_assert_int_eq(chdir("/"), 0);
+	remove_all(dir);
+}
+
+static int volume(const char *text)
+{
+	if (mount_parse_volume(&mc, text, spec.profile == BOX_PROFILE_UNTRUSTED, &spec.mounts[spec.n_mounts], &e) < 0)
+		return -1;
+	spec.n_mounts++;
+	return 0;
+}
+
+static int tmpfs(const char *text)
+{
+	if (mount_parse_tmpfs(&mc, text, &spec.mounts[spec.n_mounts], &e) < 0)
+		return -1;
+	spec.n_mounts++;
+	return 0;
+}
+
+static int workspace(const char *text)
+{
+	if (mount_parse_workspace(&mc, text, &spec.mounts[spec.n_mounts], &e) < 0)
+		return -1;
+	spec.n_mounts++;
+	return 0;
+}
+
+/* One source alone, through the whole check. */
+static int check(const char *src, bool rw)
+{
+	fresh();
+	if (volume(fmt("%s:/mnt/x:%s", src, rw ? "rw" : "ro")) < 0)
+		return -1;
+	return mount_check_all(&mc, &spec, &e);
+}
+
+static void refused(const char *src, bool rw, const char *what)
+{
+	e.msg[0] = '\0';
+	ck_assert_msg(check(src, rw) == -1, "%s (%s) passed", src, rw ? "rw" : "ro");
+	ck_assert_msg(strstr(e.msg, what), "%s: \"%s\" does not say \"%s\"", src, e.msg, what);
+	ck_assert_msg(!strchr(e.msg, '\n') && strlen(e.msg) < sizeof(e.msg) - 1, "%s", e.msg);
+}
+
+static void passes(const char *src, bool rw)
+{
+	ck_assert_msg(check(src, rw) == 0, "%s (%s): %s", src, rw ? "rw" : "ro", e.msg);
+	ck_assert_int_eq((int)spec.n_mounts, 1);
+}
+
+START_TEST(volumes_parse)
+{
+	static const struct {
+		const char *text, *src, *dst;
+		bool untrusted, rw;
+	} good[] = {
+		{ "/a:/b", "/a", "/b", false, true },        { "/a:/b", "/a", "/b", true, false },
+		{ "/a:/b:ro", "/a", "/b", false, false },    { "/a:/b:rw", "/a", "/b", true, true },
+		{ "a/b:/c//d/./", "a/b", "/c/d", false, true }, { "./x y:/z", "./x y", "/z", false, true },
+	};
+	static const char *const bad[] = { "", ":", "/a", "/a:", ":/b", "/a::ro", "/a:/b:", "/a:/b:RO", "/a:/b:ro:rw", "/a:/b:z", "/a:b", "/a:/b/../c",
+					   "/a:/b\n", "/a:./b:ro" };
+	struct box_mount m;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		ck_assert_msg(mount_parse_volume(&mc, good[i].text, good[i].untrusted, &m, &e) == 0, "%s: %s", good[i].text, e.msg);
+		ck_assert_str_eq(m.src, good[i].src);
+		ck_assert_str_eq(m.dst, good[i].dst);
+		ck_assert(m.rw == good[i].rw && !m.workspace);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_refused(mount_parse_volume(&mc, bad[i], false, &m, &e), &e, ERR_USAGE);
+}
+END_TEST
+
+START_TEST(tmpfs_parse)
+{
+	static const char *const bad[] = { "", "/a", "/a:", ":1m", "/a:1", "/a:0m", "/a:-1m", "/a:1x", "/a:b:1m", "a:1m", "/a/..:1m", "/a:1m:ro", "/a:99999999t" };
+	struct box_mount m;
+
+	ck_assert_int_eq(mount_parse_tmpfs(&mc, "/a//b:1.5m", &m, &e), 0);
+	ck_assert_str_eq(m.dst, "/a/b");
+	ck_assert_uint_eq(m.size, 1536 * 1024);
+	ck_assert(m.kind == BOX_MOUNT_TMPFS && m.rw && !m.src);
+	ck_assert_int_eq(mount_parse_tmpfs(&mc, "/a:4096b", &m, &e), 0);
+	ck_assert_uint_eq(m.size, 4096);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_refused(mount_parse_tmpfs(&mc, bad[i], &m, &e), &e, ERR_USAGE);
+}
+END_TEST
+
+/* EXACT and BELOW name paths of the host: matched by name here, and by the whole check where they exist. */
+static void walk_absolute(const struct mount_rule *r)
+{
+	const struct mount_rule *got = mount_rules_path(&mc.rules, r->pattern, true);
+	struct stat st;
+
+	/* /etc has two rows: never itself, and nothing below it read-write. */
+	ck_assert_msg(got && (got->class == r->class || !mount_class_rw_only(got->class)), "%s: %s", r->pattern, got ? got->pattern : "passed");
+	got = mount_rules_path(&mc.rules, fmt("%s%s", r->pattern, r->pattern[1] ? "/x" : "x"), true);
+	ck_assert_msg(r->kind == RULE_BELOW ? got && got->class == r->class : got != r, "below %s", r->pattern);
+	ck_assert_msg(mount_rules_path(&mc.rules, fmt("%sx", r->pattern), true) != r, "%sx is not %s", r->pattern, r->pattern);
+	if (mount_class_rw_only(r->class))
+		ck_assert_msg(mount_rules_path(&mc.rules, r->pattern, false) != r, "%s, read-only", r->pattern);
+	if (r->except) {
+		ck_assert_ptr_null(mount_rules_path(&mc.rules, fmt("%s/x", r->except), true));
+		ck_assert_ptr_eq(mount_rules_path(&mc.rules, r->except, true), r);
+		ck_assert_ptr_eq(mount_rules_path(&mc.rules, fmt("%sx", r->except), true), r);
+	}
+	if (stat(r->pattern, &st) == 0)
+		refused(r->pattern, true, "refused by the rule");
+}
+
+static void walk_names(const struct mount_rule *r)
+{
+	const char *bases[] = { home, proj };
+	char path[512], class[64];
+
+	snprintf(class, sizeof(class), "(%s)", mount_class_name(r->class));
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", bases[i], r->pattern);
+		ck_assert_int_eq(make_dirs(path), 0);
+		make_file(fmt("%s/below", path));
+		make_file(fmt("%sx", path));
+		refused(path, false, class);
+		refused(fmt("%s/below", path), false, class);
+		refused(fmt("%s/../%s", path, strrchr(path, '/') + 1), false, class);
+		passes(fmt("%sx", path), false);
+		ck_assert_int_eq(symlink(path, fmt("%s/innocent", dir)), 0);
+		refused(fmt("%s/innocent", dir), false, class);
+		refused(fmt("%s/innocent/below", dir), false, class);
+		unlink(fmt("%s/innocent", dir));
+		remove_all(path);
+	}
+	/* A link of that name, wherever it leads, by its spelling and from the other side. */
+	make_file(fmt("%s/elsewhere", dir));
+	snprintf(path, sizeof(path), "%s/%s", home, r->pattern);
+	ck_assert_int_eq(symlink(fmt("%s/elsewhere", dir), path), 0);
+	refused(path, false, class);
+	refused(fmt("%s/elsewhere", dir), false, class);
+	unlink(path);
+	passes(fmt("%s/elsewhere", dir), true);
+}
+
+/* A directory on the way to the names is refused only while it holds the rest. */
+static void walk_holder(const struct mount_rule *r)
+{
+	char top[512], path[512];
+	const char *slash = strchr(r->pattern, '/');
+
+	if (!slash)
+		return;
+	snprintf(top, sizeof(top), "%s/o/%.*s", dir, (int)(slash - r->pattern), r->pattern);
+	snprintf(path, sizeof(path), "%s/o/%s", dir, r->pattern);
+	ck_assert_int_eq(make_dirs(path), 0);
+	refused(top, false, "refused by the rule");
+	remove_all(path);
+	make_file(fmt("%sx", path));
+	passes(top, true);
+	remove_all(fmt("%s/o", dir));
+}
+
+static void walk_home(const struct mount_rule *r)
+{
+	char path[512];
+	bool ro_too = !mount_class_rw_only(r->class);
+
+	snprintf(path, sizeof(path), "%s/%s", home, r->pattern);
+	ck_assert_int_eq(make_dirs(path), 0);
+	make_file(fmt("%s/below", path));
+	ck_assert_int_eq(make_dirs(fmt("%sx", path)), 0);
+	refused(path, true, mount_class_name(r->class));
+	refused(fmt("%s/below", path), true, mount_class_name(r->class));
+	passes(fmt("%sx", path), true);
+	if (ro_too)
+		refused(path, false, mount_class_name(r->class));
+	else
+		passes(path, false);
+	ck_assert_int_eq(make_dirs(fmt("%s/%s", proj, r->pattern)), 0);
+	passes(fmt("%s/%s", proj, r->pattern), true);
+	remove_all(path);
+	remove_all(fmt("%sx", path));
+}
+
+static void walk_env(const struct mount_rule *r)
+{
+	make_file(fmt("%s/named/by", proj));
+	make_file(fmt("%s/named/by2", proj));
+	passes(fmt("%s/named/by", proj), false);
+	setenv(r->pattern, fmt("%s/none:%s/named/by", proj, proj), 1);
+	refused(fmt("%s/named/by", proj), false, mount_class_name(r->class));
+	refused(fmt("%s/named/../named/by", proj), false, r->pattern);
+	passes(fmt("%s/named/by2", proj), false);
+	setenv(r->pattern, fmt("%s/named", proj), 1);
+	refused(fmt("%s/named/by", proj), false, mount_class_name(r->class));
+	unsetenv(r->pattern);
+}
+
+START_TEST(every_rule_refuses_and_its_neighbour_passes)
+{
+	unsigned walked[RULE_KIND_N] = { 0 };
+
+	for (size_t i = 0; i < mount_rules_n; i++) {
+		const struct mount_rule *r = &mount_rules[i];
+
+		walked[r->kind]++;
+		if (r->kind == RULE_EXACT || r->kind == RULE_BELOW) {
+			walk_absolute(r);
+		} else if (r->kind == RULE_NAMES) {
+			walk_names(r);
+			walk_holder(r);
+		} else if (r->kind == RULE_IN_HOME) {
+			walk_home(r);
+		} else if (r->kind == RULE_ENV) {
+			walk_env(r);
+		}
+	}
+	for (size_t i = 0; i < RULE_KIND_N; i++)
+		ck_assert_uint_gt(walked[i], 0);
+}
+END_TEST
+
+START_TEST(every_class_has_name_and_advice)
+{
+	for (int i = 0; i < CLASS_N; i++) {
+		ck_assert_ptr_nonnull(mount_class_name(i));
+		ck_assert(strstr(mount_class_advice(i), "option") || strstr(mount_class_advice(i), ":ro"));
+	}
+}
+END_TEST
+
+START_TEST(places)
+{
+	char state[256], other[256];
+
+	snprintf(state, sizeof(state), "%s/.local/share/cloche", home);
+	refused(home, false, "the home directory");
+	refused(fmt("%s/h", dir), false, "the home directory");
+	refused(dir, false, "the home directory");
+	passes(proj, true);
+	ck_assert_int_eq(make_dirs(fmt("%s/images", state)), 0);
+	ck_assert_int_eq(make_dirs(fmt("%s/.config/cloche", home)), 0);
+	ck_assert_int_eq(make_dirs(fmt("%s/cloche", runtime)), 0);
+	refused(state, false, "cloche's own state");
+	refused(fmt("%s/images", state), false, "cloche's own state");
+	refused(fmt("%s/.local/share", home), false, "cloche's own state");
+	refused(fmt("%s/.config", home), false, "cloche's own state");
+	refused(runtime, false, "cloche's own state");
+	refused(fmt("%s/r", dir), false, "cloche's own state");
+	ck_assert_int_eq(make_dirs(fmt("%s/app", runtime)), 0);
+	refused(fmt("%s/app", runtime), false, "host system path");
+	/* CLOCHE_HOME protects the new place and leaves the old one protected. */
+	snprintf(other, sizeof(other), "%s/box/cl", proj);
+	ck_assert_int_eq(make_dirs(fmt("%s/runtime", other)), 0);
+	passes(other, false);
+	setenv("CLOCHE_HOME", other, 1);
+	refused(fmt("%s/runtime", other), false, "cloche's own state");
+	refused(fmt("%s/box", proj), false, "above cloche's own directories");
+	refused(proj, false, "cloche's own state");
+	refused(state, false, "cloche's own state");
+	unsetenv("CLOCHE_HOME");
+	mount_check_free(&mc);
+	ck_assert_int_eq(mount_check_init(&mc, &e), 0);
+	spec.n_mounts = 0;
+	ck_assert_int_eq(mount_check_state(&mc, other, &e), 0);
+	ck_assert_int_eq(volume(fmt("%s:/x", other)), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+}
+END_TEST
+
+/* What a hard link or a link shows is the same thing under another name. */
+START_TEST(identity_not_only_names)
+{
+	make_file(fmt("%s/.netrc", home));
+	ck_assert_int_eq(link(fmt("%s/.netrc", home), fmt("%s/notes", proj)), 0);
+	refused(fmt("%s/notes", proj), false, "source control credentials");
+	/* ~/.ssh is itself a link: its goal is as secret. */
+	ck_assert_int_eq(make_dirs(fmt("%s/keys", dir)), 0);
+	ck_assert_int_eq(symlink(fmt("%s/keys", dir), fmt("%s/.ssh", home)), 0);
+	refused(fmt("%s/keys", dir), false, "private keys");
+	refused(fmt("%s/.ssh", home), false, "private keys");
+	/* HOME reached over a link in its path. */
+	ck_assert_int_eq(symlink(fmt("%s/h", dir), fmt("%s/link", dir)), 0);
+	refused(fmt("%s/link/home", dir), false, "the home directory");
+	refused(fmt("%s/proj/..", home), false, "the home directory");
+	setenv("HOME", fmt("%s/link/home", dir), 1);
+	refused(home, false, "the home directory");
+	refused("/proc/self/root", false, "refused by the rule");
+	refused("/proc/self/cwd", false, "refused by the rule");
+}
+END_TEST
+
+START_TEST(moved_directories)
+{
+	ck_assert_int_eq(make_dirs(fmt("%s/cfg/gcloud", proj)), 0);
+	ck_assert_int_eq(make_dirs(fmt("%s/cfg/gcloudx", proj)), 0);
+	ck_assert_int_eq(make_dirs(fmt("%s/cargo/credentials.toml", proj)), 0);
+	ck_assert_int_eq(make_dirs(fmt("%s/cargo/registry", proj)), 0);
+	passes(fmt("%s/cfg/gcloud", proj), false);
+	passes(fmt("%s/cargo", proj), false);
+	setenv("XDG_CONFIG_HOME", fmt("%s/cfg", proj), 1);
+	setenv("CARGO_HOME", fmt("%s/cargo", proj), 1);
+	refused(fmt("%s/cfg/gcloud", proj), false, "cloud credentials");
+	refused(fmt("%s/cfg", proj), false, "refused by the rule");
+	passes(fmt("%s/cfg/gcloudx", proj), false);
+	refused(fmt("%s/cargo", proj), false, "package manager token");
+	passes(fmt("%s/cargo/registry", proj), false);
+}
+END_TEST
+
+static void make_socket(const char *path)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	close(fd);
+}
+
+START_TEST(sources_of_the_wrong_kind)
+{
+	make_socket(fmt("%s/agent", proj));
+	ck_assert_int_eq(mkfifo(fmt("%s/pipe", proj), 0600), 0);
+	make_file(fmt("%s/plain", proj));
+	refused(fmt("%s/agent", proj), false, "a socket");
+	refused(fmt("%s/pipe", proj), false, "a FIFO");
+	refused("/dev/null", false, "host system path");
+	passes(fmt("%s/plain", proj), true);
+	ck_assert_int_eq(spec.mounts[0].kind, BOX_MOUNT_FILE);
+	refused(fmt("%s/none", proj), false, "create it first");
+	refused(fmt("%s/plain/x", proj), false, "is a file, not a directory");
+	refused("~/x", false, "$HOME");
+	ck_assert_int_eq(symlink("turn", fmt("%s/turn", proj)), 0);
+	refused(fmt("%s/turn", proj), false, "circle");
+	fresh();
+	ck_assert_int_eq(workspace(fmt("%s/plain", proj)), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_USAGE);
+	ck_assert_int_eq(e.stage, STAGE_WORKSPACE);
+	fresh();
+	ck_assert_int_eq(workspace(home), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	ck_assert_ptr_nonnull(strstr(e.msg, "name the project's directory"));
+	ck_assert_ptr_nonnull(strstr(e.msg, "--workspace"));
+}
+END_TEST
+
+START_TEST(fills_the_mount)
+{
+	struct stat st;
+
+	ck_assert_int_eq(symlink(proj, fmt("%s/way", dir)), 0);
+	ck_assert_int_eq(chdir(dir), 0);
+	ck_assert_int_eq(workspace("./way/."), 0);
+	ck_assert_int_eq(mount_check_all(&mc, &spec, &e), 0);
+	ck_assert_int_eq(stat(proj, &st), 0);
+	ck_assert_str_eq(spec.mounts[0].src, proj);
+	ck_assert_str_eq(spec.mounts[0].dst, "/workspace");
+	ck_assert(spec.mounts[0].workspace && spec.mounts[0].rw && spec.mounts[0].kind == BOX_MOUNT_DIR);
+	ck_assert(spec.mounts[0].dev == st.st_dev && spec.mounts[0].ino == st.st_ino);
+	ck_assert(spec.mounts[0].owner == st.st_uid && spec.mounts[0].group == st.st_gid);
+}
+END_TEST
+
+/* The same thing must be there when the child opens it. */
+START_TEST(replaced_between_check_and_open)
+{
+	struct box_mount m;
+	int fd;
+
+	ck_assert_int_eq(make_dirs(fmt("%s/d", proj)), 0);
+	ck_assert_int_eq(make_dirs(fmt("%s/.ssh", home)), 0);
+	passes(fmt("%s/d", proj), true);
+	m = spec.mounts[0];
+	fd = mount_open_checked(&m);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	ck_assert_int_eq(rename(m.src, fmt("%s/old", proj)), 0);
+	ck_assert_int_eq(mount_open_checked(&m), -1);
+	ck_assert_int_eq(errno, ENOENT);
+	ck_assert_int_eq(symlink(fmt("%s/.ssh", home), m.src), 0);
+	ck_assert_int_eq(mount_open_checked(&m), -1);
+	ck_assert_int_eq(errno, ELOOP);
+	unlink(m.src);
+	ck_assert_int_eq(mkdir(m.src, 0755), 0);
+	ck_assert_int_eq(mount_open_checked(&m), -1);
+	ck_assert_int_eq(errno, ESTALE);
+	/* A link in the middle. */
+	ck_assert_int_eq(rmdir(m.src), 0);
+	ck_assert_int_eq(rename(fmt("%s/old", proj), m.src), 0);
+	fd = mount_open_checked(&m);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	ck_assert_int_eq(rename(proj, fmt("%s/moved", home)), 0);
+	ck_assert_int_eq(symlink(fmt("%s/moved", home), proj), 0);
+	ck_assert_int_eq(mount_open_checked(&m), -1);
+	ck_assert_int_eq(errno, ELOOP);
+}
+END_TEST
+
+START_TEST(targets)
+{
+	static const char *const bad[] = { "/", "/proc", "/proc/sys", "/sys", "/sys/fs/cgroup", "/dev", "/dev/sda", "/dev/shm", "/dev/shm/x", "/usr",
+					   "/usr/bin", "/bin", "/lib64", "/etc", "/home", "//proc//", "/./dev/." };
+	static const char *const good[] = { "/procx", "/etc/myapp", "/home/user", "/home/user/x", "/opt/x", "/tmp", "/var/run/x", "/usr/local", "/devx" };
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		fresh();
+		ck_assert_int_eq(volume(fmt("%s:%s", proj, bad[i])), 0);
+		assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+		ck_assert_msg(strstr(e.msg, "refused by the rule target"), "%s: %s", bad[i], e.msg);
+		fresh();
+		ck_assert_int_eq(tmpfs(fmt("%s:1m", bad[i])), 0);
+		assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	}
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		fresh();
+		ck_assert_int_eq(volume(fmt("%s:%s", proj, good[i])), 0);
+		ck_assert_msg(mount_check_all(&mc, &spec, &e) == 0, "%s: %s", good[i], e.msg);
+	}
+	fresh();
+	ck_assert_int_eq(tmpfs("/usr/none:1m"), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_USAGE);
+	fresh();
+	ck_assert_int_eq(tmpfs("/x:513m"), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	ck_assert_ptr_nonnull(strstr(e.msg, "--memory"));
+	fresh();
+	ck_assert_int_eq(tmpfs("/x:512m"), 0);
+	ck_assert_int_eq(mount_check_all(&mc, &spec, &e), 0);
+	fresh();
+	spec.limits.memory = BOX_LIMIT_NONE;
+	ck_assert_int_eq(tmpfs("/x:513m"), 0);
+	ck_assert_int_eq(mount_check_all(&mc, &spec, &e), 0);
+}
+END_TEST
+
+/* A root file system whose links lead to what may not be a target. */
+START_TEST(targets_through_the_images_links)
+{
+	char root[256];
+
+	snprintf(root, sizeof(root), "%s/img", dir);
+	ck_assert_int_eq(make_dirs(fmt("%s/proc", root)), 0);
+	ck_assert_int_eq(make_dirs(fmt("%s/real", root)), 0);
+	ck_assert_int_eq(symlink("/proc", fmt("%s/data", root)), 0);
+	ck_assert_int_eq(symlink("../../../dev", fmt("%s/up", root)), 0);
+	ck_assert_int_eq(symlink("real", fmt("%s/fine", root)), 0);
+	for (int i = 0; i < 5; i++) {
+		static const char *const dst[] = { "/data", "/data/self", "/up/shm", "/fine/sub", "/real/sub" };
+
+		fresh();
+		spec.root = (struct rootfs){ .kind = ROOTFS_DIR, .name = "img", .dir = root };
+		ck_assert_int_eq(volume(fmt("%s:%s", proj, dst[i])), 0);
+		if (i < 3) {
+			assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+			ck_assert_ptr_nonnull(strstr(e.msg, "in the box"));
+		} else {
+			ck_assert_msg(mount_check_all(&mc, &spec, &e) == 0, "%s", e.msg);
+			ck_assert_str_eq(spec.mounts[0].dst, "/real/sub");
+		}
+	}
+	/* Two names of one place are the same target. */
+	fresh();
+	spec.root = (struct rootfs){ .kind = ROOTFS_DIR, .name = "img", .dir = root };
+	ck_assert_int_eq(volume(fmt("%s:/fine/a", proj)), 0);
+	ck_assert_int_eq(tmpfs("/real/a:1m"), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_USAGE);
+	ck_assert_ptr_nonnull(strstr(e.msg, "same target"));
+	fresh();
+	ck_assert_int_eq(volume(fmt("%s:/var/run", proj)), 0);
+	ck_assert_int_eq(tmpfs("/run:1m"), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_USAGE);
+}
+END_TEST
+
+START_TEST(covering)
+{
+	ck_assert_int_eq(make_dirs(fmt("%s/sub/deep", proj)), 0);
+	make_file(fmt("%s/file", proj));
+	ck_assert_int_eq(symlink("sub", fmt("%s/link", proj)), 0);
+	static const struct {
+		const char *inner; /* with %s for the project */
+		bool tmpfs;
+		const char *says; /* NULL: passes */
+	} rows[] = {
+		{ "%s/sub:/workspace/sub:ro", false, NULL },
+		{ "%s/sub:/workspace/sub/deep", false, NULL },
+		{ "%s/sub:/workspace", false, "same target" },
+		{ "%s/sub:/workspace/none", false, "create it first" },
+		{ "%s/sub:/workspace/link", false, "no links in targets" },
+		{ "%s/sub:/workspace/link/deep", false, "no links in targets" },
+		{ "%s/sub:/workspace/file", false, "a directory" },
+		{ "%s/file:/workspace/sub", false, "a file" },
+		{ "%s/file:/workspace/file:ro", false, NULL },
+		{ "/workspace/sub:1m", true, NULL },
+		{ "/workspace/none:1m", true, "create it first" },
+		{ "/workspace:1m", true, "same target" },
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		for (int order = 0; order < 2; order++) {
+			char text[512];
+			struct stat st;
+			int r;
+
+			snprintf(text, sizeof(text), "%s%s", rows[i].tmpfs ? "" : proj, rows[i].inner + (rows[i].tmpfs ? 0 : 2));
+			fresh();
+			if (order)
+				ck_assert_int_eq(workspace(proj), 0);
+			ck_assert_int_eq(rows[i].tmpfs ? tmpfs(text) : volume(text), 0);
+			if (!order)
+				ck_assert_int_eq(workspace(proj), 0);
+			r = mount_check_all(&mc, &spec, &e);
+			ck_assert_msg(r == (rows[i].says ? -1 : 0), "%s: %s", text, r ? e.msg : "passed");
+			if (rows[i].says)
+				ck_assert_msg(strstr(e.msg, rows[i].says), "%s: %s", text, e.msg);
+			else
+				ck_assert_str_eq(spec.mounts[0].dst, "/workspace");
+			/* Nothing was made on the host. */
+			ck_assert_int_eq(stat(fmt("%s/none", proj), &st), -1);
+		}
+	}
+	fresh();
+	ck_assert_int_eq(tmpfs("/data:1m"), 0);
+	ck_assert_int_eq(volume(fmt("%s:/data/x", proj)), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	ck_assert_ptr_nonnull(strstr(e.msg, "tmpfs over mount"));
+	fresh();
+	ck_assert_int_eq(tmpfs("/data/x:1m"), 0);
+	ck_assert_int_eq(tmpfs("/data:1m"), 0);
+	ck_assert_int_eq(tmpfs("/dat:1m"), 0);
+	ck_assert_int_eq(mount_check_all(&mc, &spec, &e), 0);
+	ck_assert_str_eq(spec.mounts[2].dst, "/data/x");
+	fresh();
+	ck_assert_int_eq(volume(fmt("%s/file:/f", proj)), 0);
+	ck_assert_int_eq(tmpfs("/f/x:1m"), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_USAGE);
+}
+END_TEST
+
+/* Five mounts in each of their 120 orders: one policy. */
+START_TEST(order_changes_nothing)
+{
+	struct box_mount first[5];
+	int perm[5] = { 0, 1, 2, 3, 4 }, seen = 0;
+	unsigned c[5] = { 0 };
+
+	ck_assert_int_eq(make_dirs(fmt("%s/a/b", proj)), 0);
+	ck_assert_int_eq(make_dirs(fmt("%s/a/c", proj)), 0);
+	ck_assert_int_eq(make_dirs(fmt("%s/data", dir)), 0);
+	for (unsigned i = 0; i < 5;) {
+		if (seen == 0 || c[i] < i) {
+			if (seen) {
+				unsigned j = i % 2 ? c[i] : 0;
+				int t = perm[j];
+
+				perm[j] = perm[i];
+				perm[i] = t;
+				c[i]++;
+				i = 0;
+			}
+			fresh();
+			for (int k = 0; k < 5; k++) {
+				const char *texts[] = { fmt("%s:/w", proj), fmt("%s/a:/w/a:ro", proj), fmt("%s/a/b:/w/a/b:rw", proj),
+							"/w/a/c:1m", fmt("%s/data:/aa", dir) };
+
+				ck_assert_int_eq(perm[k] == 3 ? tmpfs(texts[3]) : volume(texts[perm[k]]), 0);
+			}
+			ck_assert_msg(mount_check_all(&mc, &spec, &e) == 0, "%s", e.msg);
+			for (int k = 0; k < 5; k++) {
+				static char dst[5][64];
+
+				if (seen == 0) {
+					first[k] = spec.mounts[k];
+					first[k].dst = strcpy(dst[k], spec.mounts[k].dst);
+				}
+				ck_assert_str_eq(first[k].dst, spec.mounts[k].dst);
+				ck_assert(first[k].rw == spec.mounts[k].rw && first[k].ino == spec.mounts[k].ino &&
+					  first[k].kind == spec.mounts[k].kind);
+			}
+			seen++;
+		} else {
+			c[i] = 0;
+			i++;
+		}
+	}
+	ck_assert_int_eq(seen, 120);
+}
+END_TEST
+
+START_TEST(fifos_under_untrusted)
+{
+	bool complete;
+
+	ck_assert_int_eq(make_dirs(fmt("%s/a/b", proj)), 0);
+	ck_assert_int_eq(symlink("/", fmt("%s/a/out", proj)), 0);
+	for (int i = 0; i < 4; i++) {
+		if (i == 1)
+			ck_assert_int_eq(mkfifo(fmt("%s/a/b/pi\x1bpe", proj), 0600), 0);
+		fresh();
+		spec.profile = i < 3 ? BOX_PROFILE_UNTRUSTED : BOX_PROFILE_DEFAULT;
+		ck_assert_int_eq(i == 2 ? volume(fmt("%s:/x", proj)) : workspace(proj), 0);
+		if (i == 1) {
+			assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+			ck_assert_ptr_nonnull(strstr(e.msg, "a/b/pi?pe"));
+		} else {
+			ck_assert_msg(mount_check_all(&mc, &spec, &e) == 0, "%s", e.msg);
+		}
+	}
+	unlink(fmt("%s/a/b/pi\x1bpe", proj));
+	ck_assert_int_eq(mount_scan_fifo(&spec.mounts[0], &complete, &e), 0);
+	ck_assert(complete);
+	for (int i = 0; i < MOUNT_SCAN_MAX; i++)
+		ck_assert_int_eq(mknod(fmt("%s/f%d", proj, i), S_IFREG | 0600, 0), 0);
+	ck_assert_int_eq(mount_scan_fifo(&spec.mounts[0], &complete, &e), 0);
+	ck_assert(!complete);
+}
+END_TEST
+
+static bool noted(const char *what)
+{
+	for (size_t i = 0; i < mc.n_notes; i++)
+		if (strstr(mc.notes[i], what))
+			return true;
+	return false;
+}
+
+START_TEST(notes)
+{
+	ck_assert_int_eq(make_dirs(fmt("%s/.ssh", proj)), 0);
+	make_file(fmt("%s/.env", proj));
+	make_file(fmt("%s/.sshx", proj));
+	make_socket(fmt("%s/sock", proj));
+	ck_assert_int_eq(workspace(proj), 0);
+	ck_assert_int_eq(mount_check_all(&mc, &spec, &e), 0);
+	ck_assert(noted(".ssh (private keys)") && noted(".env") && noted("sock, a socket") && !noted(".sshx"));
+	ck_assert_uint_eq(mc.n_notes, 3);
+	passes(proj, false);
+	ck_assert(noted(".env") && !noted("sock,"));
+	for (int i = 0; i < 50; i++)
+		mount_note(&mc, "%d", i);
+	ck_assert_uint_eq(mc.n_notes, MOUNT_NOTES_MAX);
+}
+END_TEST
+
+START_TEST(rootfs)
+{
+	struct box_mount m;
+
+	ck_assert_int_eq(mount_check_rootfs(&mc, proj, &m, &e), 0);
+	ck_assert_str_eq(m.src, proj);
+	assert_refused(mount_check_rootfs(&mc, "/", &m, &e), &e, ERR_REFUSED);
+	ck_assert_int_eq(e.stage, STAGE_IMAGE);
+	assert_refused(mount_check_rootfs(&mc, home, &m, &e), &e, ERR_REFUSED);
+	assert_refused(mount_check_rootfs(&mc, fmt("%s/none", proj), &m, &e), &e, ERR_USAGE);
+	make_file(fmt("%s/file", proj));
+	assert_refused(mount_check_rootfs(&mc, fmt("%s/file", proj), &m, &e), &e, ERR_USAGE);
+}
+END_TEST
+
+static const char *hint(const char *arg)
+{
+	static char buf[600];
+
+	return mount_hint(&mc, &spec, arg, buf, sizeof(buf)) ? buf : "";
+}
+
+START_TEST(hints)
+{
+	make_file(fmt("%s/x.py", proj));
+	make_file(fmt("%s/sub/y.py", proj));
+	make_file(fmt("%s/.ssh/id", home));
+	make_file(fmt("%s/z.py", dir));
+	ck_assert_int_eq(chdir(proj), 0);
+	ck_assert_str_eq(hint("x.py"), "x.py exists here but the box does not see it: add --workspace .");
+	ck_assert_str_eq(hint("./sub/y.py"), "./sub/y.py exists here but the box does not see it: add --workspace .");
+	ck_assert_str_eq(hint("none.py"), "");
+	ck_assert_str_eq(hint("-x"), "");
+	ck_assert_str_eq(hint(""), "");
+	ck_assert_str_eq(hint("sub"), "");
+	ck_assert_str_eq(hint("/usr/bin/env"), "");
+	ck_assert_str_eq(hint("/etc/passwd"), "");
+	ck_assert_str_eq(hint(fmt("%s/.ssh/id", home)), "");
+	ck_assert_str_eq(hint(fmt("%s/z.py", dir)),
+			 fmt("%s/z.py exists here but the box does not see it: add -v %s/z.py:%s/z.py:ro", dir, dir, dir));
+	/* In HOME itself a workspace of "." would be refused: the single file is offered. */
+	make_file(fmt("%s/run.sh", home));
+	ck_assert_int_eq(chdir(home), 0);
+	ck_assert_str_eq(hint("run.sh"), fmt("run.sh exists here but the box does not see it: add -v %s/run.sh:/home/user/run.sh:ro", home));
+	/* With the workspace there, what it shows needs no hint, and what is elsewhere in it is pointed to. */
+	ck_assert_int_eq(chdir(proj), 0);
+	ck_assert_int_eq(workspace("."), 0);
+	ck_assert_int_eq(mount_check_all(&mc, &spec, &e), 0);
+	spec.cwd = "/workspace";
+	ck_assert_str_eq(hint("x.py"), "");
+	ck_assert_str_eq(hint("sub/y.py"), "");
+	ck_assert_str_eq(hint(fmt("%s/x.py", proj)), fmt("%s/x.py is at /workspace/x.py in the box", proj));
+	ck_assert_int_eq(chdir(fmt("%s/sub", proj)), 0);
+	ck_assert_str_eq(hint("y.py"), "y.py is at /workspace/sub/y.py in the box");
+}
+END_TEST
+
+static void fill(TCase *tc)
+{
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, volumes_parse);
+	tcase_add_test(tc, tmpfs_parse);
+	tcase_add_test(tc, every_rule_refuses_and_its_neighbour_passes);
+	tcase_add_test(tc, every_class_has_name_and_advice);
+	tcase_add_test(tc, places);
+	tcase_add_test(tc, identity_not_only_names);
+	tcase_add_test(tc, moved_directories);
+	tcase_add_test(tc, sources_of_the_wrong_kind);
+	tcase_add_test(tc, fills_the_mount);
+	tcase_add_test(tc, replaced_between_check_and_open);
+	tcase_add_test(tc, targets);
+	tcase_add_test(tc, targets_through_the_images_links);
+	tcase_add_test(tc, covering);
+	tcase_add_test(tc, order_changes_nothing);
+	tcase_add_test(tc, fifos_under_untrusted);
+	tcase_add_test(tc, notes);
+	tcase_add_test(tc, rootfs);
+	tcase_add_test(tc, hints);
+}
+
+int main(void)
+{
+	return unit_main("mount_check", fill);
+}
