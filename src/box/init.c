@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -113,45 +112,56 @@ static int init_life(const struct init_args *a, struct err *e)
 	return 0;
 }
 
-static int init_network(const struct box_spec *s, struct err *e)
+/* Puts itself into the groups that came with GO (limits.h says why init does so itself), and only then takes its own group for the root of what
+ * it sees of them. */
+static int init_limits(struct init_args *a, const struct init_order *o, int *fds, size_t n, struct err *e)
 {
-	struct ifreq ifr = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
-	_cleanup_fd_ int fd = -1;
-
-	if (s->network == BOX_NET_HOST)
-		return 0;
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 && errno == EAFNOSUPPORT) /* a kernel without IPv4 */
-		return 0;
-	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &ifr) < 0)
-		return err_sys(e, "bring the loopback interface up");
-	return 0;
-}
-
-/* Ports below 1024 are free in the box's own network: nobody else is in it. Refused where an outer container made /proc/sys read-only; then they stay
- * privileged, which is the kernel's own default and no harm. */
-static void init_low_ports(const struct box_spec *s)
-{
-	if (s->network == BOX_NET_NONE)
-		(void)fd_write_file_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-}
-
-/* The limits stand when GO comes; init puts itself into the groups that come with it (limits.h says why it does so itself), and only then
- * takes its own group for the root of what it sees of them. */
-static int init_limits(struct init_args *a, struct err *e)
-{
-	struct init_order o;
-	int fds[LIMIT_JOIN_MAX];
-	size_t n = 0;
-
-	if (fd_recv(a->order, &o, sizeof(o), fds, LIMIT_JOIN_MAX, &n) != sizeof(o) || o.kind != ORDER_GO)
-		_exit(1);
-	a->kernel_limits = o.kernel_limits;
+	a->kernel_limits = o->kernel_limits;
 	if (limits_enter(fds, n, e) < 0)
-		return -1;
-	if (unshare(CLONE_NEWCGROUP) < 0)
-		return err_sys(e, "make a cgroup namespace");
-	return limits_inside(a->spec, a->kernel_limits, e);
+		return err_at(e, STAGE_LIMITS);
+	if (unshare(CLONE_NEWCGROUP) < 0) {
+		err_sys(e, "make a cgroup namespace");
+		return err_at(e, STAGE_NAMESPACE);
+	}
+	return limits_inside(a->spec, a->kernel_limits, e) < 0 ? err_at(e, STAGE_LIMITS) : 0;
+}
+
+static int init_network(int *fds, size_t n, struct err *e)
+{
+	int r = n == 1 ? setns(fds[0], CLONE_NEWNET) : -1;
+
+	if (r < 0)
+		err_sys(e, "enter the box's network namespace");
+	for (size_t i = 0; i < n; i++)
+		fd_close(&fds[i]);
+	return r < 0 ? err_at(e, STAGE_NETWORK) : 0;
+}
+
+/* What was made beside the file system: limits and network, in whatever order they come. */
+static int init_join(struct init *in, struct err *e)
+{
+	struct init_args *a = in->a;
+	bool net = a->spec->network == BOX_NET_HOST, limits = false;
+
+	while (!net || !limits) {
+		struct init_order o;
+		int fds[FD_PASS_MAX];
+		size_t n = 0;
+
+		if (fd_recv(a->order, &o, sizeof(o), fds, FD_PASS_MAX, &n) != sizeof(o))
+			_exit(1); /* the owner is gone, and says so itself */
+		if (o.kind == ORDER_FAIL) {
+			*e = o.err;
+			return -1;
+		}
+		if (o.kind == ORDER_NET && init_network(fds, n, e) < 0)
+			return -1;
+		if (o.kind == ORDER_GO && init_limits(a, &o, fds, n, e) < 0)
+			return -1;
+		net |= o.kind == ORDER_NET;
+		limits |= o.kind == ORDER_GO;
+	}
+	return 0;
 }
 
 static int init_terminal(struct init *in, struct err *e)
@@ -188,7 +198,6 @@ static int init_build(struct init *in, struct err *e)
 	if (ops_open_sources(a->plan, e) < 0)
 		return err_at(e, STAGE_MOUNT);
 	mark(in, MARK_SOURCES);
-	init_low_ports(a->spec);
 	if (ops_run(a->plan, e) < 0)
 		return err_at(e, STAGE_MOUNT);
 	mark(in, MARK_ROOT);
@@ -196,12 +205,9 @@ static int init_build(struct init *in, struct err *e)
 		err_sys(e, "set the host name");
 		return err_at(e, STAGE_NAMESPACE);
 	}
-	if (init_network(a->spec, e) < 0)
-		return err_at(e, STAGE_NETWORK);
-	mark(in, MARK_NETWORK);
-	if (init_limits(a, e) < 0)
-		return err_at(e, STAGE_LIMITS);
-	mark(in, MARK_LIMITS);
+	if (init_join(in, e) < 0)
+		return -1;
+	mark(in, MARK_JOINED);
 	if (a->spec->tty && init_terminal(in, e) < 0)
 		return err_at(e, STAGE_COMMAND);
 	if (init_locks(in, e) < 0)

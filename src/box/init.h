@@ -17,7 +17,7 @@
 
 /* Where the time of a start goes: clock readings (CLOCK_MONOTONIC, ns). The first rows are the parent's. */
 enum box_mark {
-	MARK_BEGIN, MARK_PLANNED, MARK_CLONED, MARK_CHILD, MARK_IDS, MARK_SOURCES, MARK_ROOT, MARK_NETWORK, MARK_LIMITS,
+	MARK_BEGIN, MARK_PLANNED, MARK_CLONED, MARK_CHILD, MARK_IDS, MARK_SOURCES, MARK_ROOT, MARK_JOINED,
 	MARK_LOCKED, MARK_STARTED, MARK_ENDED, MARK_REAPED, MARK_N
 };
 uint64_t box_now(void); /* CLOCK_MONOTONIC in ns */
@@ -37,11 +37,17 @@ struct init_msg {
 	uint64_t marks[MARK_N];
 };
 
-enum init_order_kind { ORDER_GO, ORDER_SIGNAL };
+enum init_order_kind {
+	ORDER_GO,     /* limits stand; with the groups to enter */
+	ORDER_NET,    /* with the network namespace; from the helper of netns.h */
+	ORDER_FAIL,   /* what init waits for failed: `err` */
+	ORDER_SIGNAL, /* while the command runs */
+};
 struct init_order {
 	enum init_order_kind kind;
 	int sig; /* SIGNAL: to the command's process group */
 	bool kernel_limits; /* GO: memory and pids are held by a cgroup */
+	struct err err;     /* FAIL */
 };
 
 struct init_args {

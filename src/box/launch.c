@@ -2,9 +2,9 @@
  *
  *   parent                                   child (init.c)
  *   plan, pipes, socket
- *   clone3 (all namespaces at once) -------> ids, file system, loopback
- *   cgroup made, set, read back                  |
- *   init put into it, GO ------------------> cgroup namespace, locks, command
+ *   clone3 (all namespaces but one) -------> ids, file system
+ *   a helper for the network namespace ----------|---- NET (netns.h)
+ *   cgroup made, set, read back, GO ------> enters both; cgroup namespace, locks, command
  *   watch <--------------------------------- STARTED (listener), ENDED
  *   judge
  *
@@ -27,6 +27,8 @@
 #include "base/sys.h"
 #include "box/idmap.h"
 #include "box/monitor.h"
+#include "box/netns.h"
+#include "box/userns_why.h"
 
 static const uint64_t ns_flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
 
@@ -96,8 +98,6 @@ static int clone_init(struct live *b, struct err *e)
 	bool lend = b->args.root_caller;
 	int num = 0;
 
-	if (s->network == BOX_NET_NONE)
-		args.flags |= CLONE_NEWNET;
 	if (lend && (setgroups(0, NULL) < 0 || lend_ids(s->outer_uid, s->outer_gid) < 0))
 		return err_sys(e, "lend uid %u to the box", s->outer_uid);
 	b->pid = sys_clone3(&args);
@@ -110,11 +110,8 @@ static int clone_init(struct live *b, struct err *e)
 		return err_sys(e, "take root's ids back");
 	}
 	errno = num;
-	if (b->pid < 0 && (errno == EPERM || errno == ENOSPC || errno == EUSERS || errno == EACCES))
-		return err_set(e, ERR_MISSING, "this host lets you make no user namespace (%s): `cloche doctor` names what forbids it "
-			       "and the fix", strerror(errno));
 	if (b->pid < 0)
-		return err_sys(e, "clone the box");
+		return userns_refused("user namespace", errno, e);
 	b->pidfd = pidfd;
 	return 0;
 }
@@ -162,6 +159,8 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 		fd_close(&b->args.stdio[i]);
 	for (unsigned i = 0; i < b->plan.n_sources; i++)
 		fd_close(&b->plan.sources[i].fd);
+	if (b->spec->network == BOX_NET_NONE && netns_start(b->pidfd, b->order, &b->helper, e) < 0)
+		return -1;
 	return go(b, e);
 }
 
@@ -175,6 +174,8 @@ static void finish(struct live *b)
 	fd_close(&b->signals);
 	if (b->limits_open)
 		limits_close(&b->limits);
+	if (b->helper > 0)
+		waitpid(b->helper, NULL, __WALL);
 	/* The listener's thread may still signal through pidfd; it is closed by the exit of a one-shot program, and by the loop of a long-lived one
 	 * once the thread is gone. */
 	if (!b->notify.running)

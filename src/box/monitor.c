@@ -81,6 +81,13 @@ void monitor_failed(struct live *b, const struct err *why)
 		b->why = m.err;
 }
 
+static bool is_dead(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
 static int watch_workspace(struct live *b, struct err *e)
 {
 	for (size_t i = 0; i < b->spec->n_mounts; i++) {
@@ -112,7 +119,8 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 		monitor_failed(b, &e);
 		return;
 	}
-	if (limits_join(&b->limits, b->pid, &e) < 0 || watch_workspace(b, &e) < 0) {
+	/* A box that is over already has left its group. */
+	if ((limits_join(&b->limits, b->pid, &e) < 0 && !is_dead(b->pidfd)) || watch_workspace(b, &e) < 0) {
 		err_at(&e, STAGE_LIMITS);
 		monitor_failed(b, &e);
 		return;

@@ -374,7 +374,7 @@ static int target_host(char dst[PATH_MAX], struct err *e)
 				return err_set(e, ERR_USAGE, "the target is too long");
 			if (!*rest)
 				out[strlen(links[i].to)] = '\0';
-			strcpy(dst, out);
+			memcpy(dst, out, sizeof(out));
 			break;
 		}
 	if (path_within(dst, "/usr") && stat(dst, &st) < 0)
@@ -388,7 +388,7 @@ static int target_check(struct mount_check *c, const struct box_spec *spec, stru
 {
 	char dst[PATH_MAX];
 
-	strcpy(dst, m->dst); /* normalised: shorter than PATH_MAX */
+	snprintf(dst, sizeof(dst), "%s", m->dst); /* normalised, so it fits */
 	if (target_rule(dst, e) < 0)
 		return -1;
 	if (spec->root.kind == ROOTFS_DIR) {

@@ -12,8 +12,8 @@ static const struct {
 	enum box_mark from, to;
 } phases[] = {
 	{ "plan", MARK_BEGIN, MARK_PLANNED },	 { "clone", MARK_PLANNED, MARK_CHILD },	  { "ids", MARK_CHILD, MARK_IDS },
-	{ "sources", MARK_IDS, MARK_SOURCES },	 { "root", MARK_SOURCES, MARK_ROOT },	  { "network", MARK_ROOT, MARK_NETWORK },
-	{ "limits", MARK_NETWORK, MARK_LIMITS }, { "locks", MARK_LIMITS, MARK_LOCKED },	  { "spawn", MARK_LOCKED, MARK_STARTED },
+	{ "sources", MARK_IDS, MARK_SOURCES },	 { "root", MARK_SOURCES, MARK_ROOT },	  { "join", MARK_ROOT, MARK_JOINED },
+	{ "locks", MARK_JOINED, MARK_LOCKED },	  { "spawn", MARK_LOCKED, MARK_STARTED },
 	{ "run", MARK_STARTED, MARK_ENDED },	 { "teardown", MARK_ENDED, MARK_REAPED },
 };
 

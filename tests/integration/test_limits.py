@@ -16,7 +16,7 @@ def rung(box, name="memory"):
 def test_every_limit_is_reported(box):
     limits = box("--memory", "100m", "--pids", 50, "--cpus", 1, "--timeout", "20s", "--max-output", "2m", "--file-size", "3m",
                  "--open-files", 99, "true").o["limits"]
-    want = {"memory": 100 * MIB, "pids": 50, "cpus": 1000, "timeout": 20000000, "output": 2 * MIB, "file_size": 3 * MIB, "open_files": 99}
+    want = {"memory": 100 * MIB, "pids": 50, "cpus": 1, "timeout": 20000000, "output": 2 * MIB, "file_size": 3 * MIB, "open_files": 99}
     for name, value in want.items():
         assert limits[name]["requested"] == value, (name, limits[name])
         assert limits[name]["effective"] is not None and limits[name]["effective"] <= value

@@ -259,3 +259,42 @@ def test_pathological_link_out_of_the_workspace(box, ws, public):
     r = box("--workspace", ws, "--", "sh", "-c", "cat l up 2>/dev/null; true")
     assert r.rc == 0 and "s3cret" not in r.o.out, r
     assert pathlib.Path(secret).read_text() == "s3cret"
+
+
+@pytest.mark.parametrize("user", ["-1", "4294967295", "4294967296", "0x0", " 0", "0 ", "+0", "1000:", ":0", "1000:1000:0", "..", "../x", "user\n", "",
+                                  "root:x:0", "0;id", "999999999999999999999", "nonesuch", "1e3", "\u0660"])
+def test_odd_users(box, user):
+    """Refused in one line, never run as somebody else (the class of `exec -u` read as another uid)."""
+    r = box("--user", user, "--", "id", "-u", json=False)
+    assert r.out == b"" and r.rc in (2, 125), r
+    assert r.err.count(b"\n") == 1, r
+
+
+def test_a_missing_apparmor_profile_refuses(box):
+    r = box("--apparmor", "cloche-nonesuch", "--", "true", json=False)
+    assert r.rc in (2, 125) and b"apparmor" in r.err.lower(), r
+
+
+@pytest.mark.parametrize("device", ["/dev/loop0", "/dev/../etc/passwd", "/etc/passwd", "/dev/nonesuch", "/dev", "/dev/fd/0", "/dev/stdin", "dev/null",
+                                    "/dev/null/../mem", "/proc/1/mem", ""])
+def test_odd_devices(box, device):
+    """A device is a character device below /dev by its own name; everything else is refused in one line."""
+    r = box("--device", device, "--", "true", json=False)
+    assert r.rc in (2, 125) and r.err.count(b"\n") == 1, r
+
+
+def test_locks_stand_before_anything_foreign_runs(probe, public):
+    """A trace of the calls of all processes: the first execve of the box comes after no_new_privs, the filter and Landlock, in that process's
+    own line of ancestors; and nothing else is executed by cloche."""
+    if not attack.shutil.which("strace"):
+        pytest.skip("needs strace")
+    log = public / "trace"
+    r = subprocess.run(["strace", "-f", "-qq", "-o", str(log), "-e", "trace=execve,execveat,seccomp,prctl,landlock_restrict_self,clone,clone3,fork,vfork",
+                        boxlib.CLOCHE, "run", *probe.mount, "--", attack.PROBE, "fds"], env=boxlib.base_env(), capture_output=True, timeout=60)
+    assert r.returncode == 0, r
+    rows = [line.split(maxsplit=1) for line in log.read_text(errors="replace").splitlines()]
+    execs = [i for i, (_, call) in enumerate(rows) if call.startswith("execve")]
+    assert len(execs) == 2, rows
+    before = " ".join(call for _, call in rows[execs[0] + 1:execs[1]])
+    for lock in ("PR_SET_NO_NEW_PRIVS, 1", "SECCOMP_SET_MODE_FILTER", "landlock_restrict_self", "PR_SET_DUMPABLE, SUID_DUMP_DISABLE"):
+        assert lock in before, (lock, rows)

@@ -143,6 +143,8 @@ def test_own_sockets_work(probe, ws, opts, where):
     else:
         got = probe.inside("own", where, opts=("--workspace", ws, *opts))
         assert got["port80"] == "ok"
+    if "untrusted" in opts and where == "/workspace":  # there a socket can't be told from one of the host's
+        assert {got.pop("unix"), got.pop("unix-relative")} == {"EPERM"}
     assert set(got.values()) == {"ok"}, got
 
 
@@ -190,6 +192,51 @@ def test_race_under_untrusted(probe, ws):
         seen["good"] = int(r.o.out.split()[-1])
     assert race(run, ws, "bad", 5000) == 0
     assert seen["good"] > 100, "no control: the box's own socket was never reached"
+
+
+def test_race_of_a_link(probe, ws, public):
+    """The same with the link that the address names: looked at once and opened again would be beaten."""
+    assert race(lambda n: probe.outside("race", public / "own", public / "bad", n, public / "link"), public, "bad", 2000) > 20, "no control"
+
+    def run(n):
+        r = probe.run("race", "/tmp/own", "/workspace/bad", n, "/tmp/link", opts=("--security-profile", "untrusted", "--workspace", ws))
+        assert r.rc == 0 and r.o.fault is None, r
+        assert int(r.o.out.split()[-1]) > 20, "no control: the box's own socket was never reached"
+    assert race(run, ws, "bad", 5000) == 0
+
+
+@pytest.mark.parametrize("target", ["/with space", "/with\\backslash", "/with\ttab", "/a/b/c", "/workspace/x", "/home/user/x", "/tmp/x",
+                                    "/uml\u00e4ut"])
+def test_untrusted_whatever_the_target_is_called(probe, traps, target):
+    """The mediator asks where a socket lies; how the kernel spells the mount's place must not confuse it."""
+    (traps.dir / "fifo").unlink()
+    opts = ("-v", f"{traps.dir}:{target}:rw")
+    r = probe.run("connect", f"{target}/stream", opts=opts)
+    if r.rc == 2:  # such a target is refused: fine
+        return
+    assert attack.answers(r.o.out).get(f"{target}/stream:stream") == "ok", f"no control: {r}"
+    traps.hits()
+    got = probe.inside("connect", f"{target}/stream", opts=(*opts, "--security-profile", "untrusted"))
+    assert got and "ok" not in got.values(), got
+    assert traps.hits() == []
+
+
+def test_a_stalled_connect_does_not_stop_the_others(probe):
+    """A server with a full backlog blocks its clients; the rest of the box must go on connecting."""
+    assert probe.inside("stall", "/tmp") == {"unix": "ok", "tcp": "ok"}
+    r = probe.run("stall", "/tmp", opts=("--security-profile", "untrusted", "--timeout", "10s"))
+    assert attack.answers(r.o.out) == {"unix": "ok", "tcp": "ok"}, r
+
+
+def test_a_stalled_connect_does_not_hide_an_escape(probe):
+    r = probe.run("stall", "/tmp", "mount", opts=("--security-profile", "untrusted", "--timeout", "10s"))
+    assert "SURVIVED" not in r.o.out
+    assert r.rc == 159 and r.o.fault_type == "escape_blocked", r
+
+
+def test_the_deadline_holds_over_a_stalled_connect(probe):
+    r = probe.run("stall", "/tmp", "mount", opts=("--security-profile", "untrusted", "--timeout", "500ms"))
+    assert r.o.fault_type == "timeout" and r.rc == 124, r
 
 
 def test_race_in_the_default_profile_is_the_control(probe, ws):

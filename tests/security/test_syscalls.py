@@ -100,6 +100,14 @@ def test_denials_are_recorded(run):
     assert all(d["comm"] == "probe" and d["pid"] for d in what.values())
 
 
+def test_a_flood_of_denials_is_bounded(probe):
+    """100,000 recorded refusals: all refused, and neither the outcome nor cloche grows with them."""
+    r = probe.run("flood", 100000, timeout=120)
+    assert r.rc == 0 and r.o.out == "flood ok 100000\n", r.rc
+    assert 0 < len(r.o["denied"]) <= 1024
+    assert len(r.out) < 1 << 20
+
+
 def test_a_rule_lifts_one_call_only(probe):
     got = probe.inside("sys", "ptrace:child", "process_vm_readv:child", "unshare:user", opts=("--seccomp-rule", "allow=ptrace"))
     assert got == {"ptrace:child": "ok", "process_vm_readv:child": "EPERM", "unshare:user": "EPERM"}

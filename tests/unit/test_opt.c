@@ -177,8 +177,9 @@ START_TEST(unknown_options)
 	refuses(&run, "run -itz", "unknown option -z");
 	refuses(&run, "run --=x", "unknown option --");
 	refuses(&run, "run -json", "did you mean --json?");
-	refuses(&run, "run -memory 1g", "did you mean --memory?");
-	refuses(&run, "run -memory=1g", "did you mean --memory?");
+	refuses(&run, "run -memory 1g", "unknown option -memory: did you mean --memory?");
+	refuses(&run, "run -memory=1g", "unknown option -memory: did you mean --memory?");
+	refuses(&run, "run -=x", "unknown option -=");
 	refuses(&run, "run ---json", "unknown option ---json");
 	refuses(&completion, "completion --x", "unknown option --x");
 	{

@@ -83,6 +83,29 @@ START_TEST(buf_edges)
 }
 END_TEST
 
+/* No memory: the buffer keeps what it has. The sanitizer would end the program at such a request. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define NO_HUGE_REQUESTS
+#endif
+#endif
+#if !defined(NO_HUGE_REQUESTS) && !defined(__SANITIZE_ADDRESS__)
+START_TEST(buf_survives_want_of_memory)
+{
+	_cleanup_buf_ struct buf b;
+	volatile size_t huge = SIZE_MAX / 2 - 64;
+
+	buf_init(&b, SIZE_MAX);
+	buf_str(&b, "x");
+	buf_add(&b, "y", huge);
+	ck_assert(b.failed);
+	ck_assert_str_eq(b.data, "x");
+	ck_assert_uint_eq(b.len, 1);
+}
+END_TEST
+#define HAVE_WANT_OF_MEMORY
+#endif
+
 START_TEST(buf_fmt_fits_exactly)
 {
 	for (size_t max = 0; max < 12; max++) {
@@ -226,6 +249,27 @@ START_TEST(parse_cpu_counts)
 		ck_assert_int_eq(rc, rows[i].value < 0 ? -1 : 0);
 		ck_assert_int_eq(e.kind, rc < 0 ? ERR_USAGE : ERR_NONE);
 	}
+}
+END_TEST
+
+/* The bounds stand in the message where there are any. */
+START_TEST(messages_name_the_bounds)
+{
+	struct err e;
+	uint64_t v;
+
+	parse_u64("4", 5, 9, &v, &e);
+	ck_assert_str_eq(e.msg, "\"4\" is not within 5 and 9");
+	parse_u64("99999999999999999999999", 5, 9, &v, &e);
+	ck_assert_str_eq(e.msg, "\"99999999999999999999999\" is not within 5 and 9");
+	parse_u64("4", 5, UINT64_MAX, &v, &e);
+	ck_assert_str_eq(e.msg, "\"4\" is too small: at least 5");
+	parse_u64("99999999999999999999999", 5, UINT64_MAX, &v, &e);
+	ck_assert_str_eq(e.msg, "number \"99999999999999999999999\" is too big");
+	parse_size("9999999t", &v, &e);
+	ck_assert_str_eq(e.msg, "size \"9999999t\" is too big");
+	parse_duration("9000h", &v, &e);
+	ck_assert_str_eq(e.msg, "duration \"9000h\" is too long: at most 366 days");
 }
 END_TEST
 
@@ -464,12 +508,16 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, buf_takes_its_maximum_and_no_more);
 	tcase_add_test(tc, buf_stays_failed);
 	tcase_add_test(tc, buf_edges);
+#ifdef HAVE_WANT_OF_MEMORY
+	tcase_add_test(tc, buf_survives_want_of_memory);
+#endif
 	tcase_add_test(tc, buf_fmt_fits_exactly);
 	tcase_add_test(tc, buf_holds_bytes);
 	tcase_add_test(tc, parse_sizes);
 	tcase_add_test(tc, parse_durations);
 	tcase_add_test(tc, parse_numbers);
 	tcase_add_test(tc, parse_cpu_counts);
+	tcase_add_test(tc, messages_name_the_bounds);
 	tcase_add_test(tc, messages_show_values_safely);
 	tcase_add_test(tc, utf8_table);
 	tcase_add_test(tc, utf8_round_trip);

@@ -24,6 +24,7 @@ int attempt_table(const struct attack *table, size_t n, int argc, char **argv);
 void report(const char *name, int err);
 const char *errname(int err);
 
+int cmd_flood(int argc, char **argv);   /* sys.c: N refused and recorded calls */
 int cmd_sys(int argc, char **argv);     /* sys.c: calls that are refused while the box goes on */
 int cmd_end(int argc, char **argv);     /* sys.c: calls that end a box */
 int cmd_init(int argc, char **argv);    /* init.c: attacks on process 1 */
@@ -40,6 +41,7 @@ int cmd_fifo(int argc, char **argv);
 int cmd_inet(int argc, char **argv);
 int cmd_own(int argc, char **argv);
 int cmd_race(int argc, char **argv);
+int cmd_stall(int argc, char **argv);
 int cmd_tty(int argc, char **argv);
 int cmd_grandchild(int argc, char **argv);
 int cmd_storm(int argc, char **argv);

@@ -222,10 +222,20 @@ int cmd_own(int argc, char **argv)
 	return 0;
 }
 
-/* race GOOD BAD N: connects N times while another thread changes the address between a socket of ours and one of the host's. A mediator
- * that looks at the address and lets the call go on is beaten by this; the host counts who arrived. */
+/* race GOOD BAD N [LINK]: connects N times while another thread changes the address between a socket of ours and one of the host's. A mediator
+ * that looks at the address and lets the call go on is beaten by this; the host counts who arrived. With LINK the address stays, and
+ * what changes is the link that it names. */
 static struct sockaddr_un race_addr[2], race_now;
 static volatile int race_stop;
+static char race_link[2][128];
+
+static void *link_racer(void *unused)
+{
+	(void)unused;
+	while (!race_stop)
+		syscall(SYS_renameat2, AT_FDCWD, race_link[0], AT_FDCWD, race_link[1], 2 /* exchange */);
+	return NULL;
+}
 
 static void *racer(void *unused)
 {
@@ -253,7 +263,18 @@ int cmd_race(int argc, char **argv)
 		return 1;
 	}
 	fcntl(l, F_SETFL, O_NONBLOCK);
-	if (pthread_create(&thread, NULL, racer, NULL) != 0)
+	if (argc > 4) {
+		for (int i = 0; i < 2; i++) {
+			snprintf(race_link[i], sizeof(race_link[i]), "%s%d", argv[4], i);
+			unlink(race_link[i]);
+			if (symlink(argv[1 + i], race_link[i]) < 0) {
+				report("race-link", errno);
+				return 1;
+			}
+		}
+		unix_addr(&race_now, race_link[0]);
+	}
+	if (pthread_create(&thread, NULL, argc > 4 ? link_racer : racer, NULL) != 0)
 		return 1;
 	for (unsigned i = 0; i < n; i++) {
 		int c = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0), s;
@@ -266,6 +287,45 @@ int cmd_race(int argc, char **argv)
 	race_stop = 1;
 	pthread_join(thread, NULL);
 	printf("race ok %u\n", good);
+	return 0;
+}
+
+/* stall DIR: a socket of our own that nobody accepts from, until connect blocks in a child; then other connects, then a call that ends
+ * boxes. A mediator that waits in our place must not be blind or deaf meanwhile. */
+int cmd_stall(int argc, char **argv)
+{
+	struct sockaddr_un full, other;
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	char name[256];
+
+	if (argc < 2)
+		return 2;
+	snprintf(name, sizeof(name), "%s/full.sock", argv[1]);
+	unix_addr(&full, name);
+	int l = socket(AF_UNIX, SOCK_STREAM, 0);
+	if (bind(l, (void *)&full, sizeof(full)) < 0 || listen(l, 0) < 0) {
+		report("stall-listen", errno);
+		return 1;
+	}
+	for (int i = 0; i < 4; i++)
+		if (fork() == 0) {
+			int c = socket(AF_UNIX, SOCK_STREAM, 0);
+			connect(c, (void *)&full, sizeof(full));
+			sleep(60);
+			_exit(0);
+		}
+	sleep(1);
+	puts("stalled");
+	fflush(stdout);
+	if (argc > 2) {
+		syscall(SYS_mount, "probe", "/tmp", "tmpfs", 0, NULL);
+		puts("SURVIVED");
+		return 0;
+	}
+	snprintf(name, sizeof(name), "%s/other.sock", argv[1]);
+	socklen_t len = unix_addr(&other, name);
+	report("unix", pair_up(AF_UNIX, &other, len));
+	report("tcp", pair_up(AF_INET, &in, sizeof(in)));
 	return 0;
 }
 

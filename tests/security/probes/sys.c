@@ -8,6 +8,7 @@
 #include <linux/mount.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
@@ -268,6 +269,17 @@ static const struct attack sys_table[] = {
 };
 
 int cmd_sys(int argc, char **argv) { return attempt_table(sys_table, COUNT(sys_table), argc, argv); }
+
+/* flood N: as many recorded denials as cloche will bear */
+int cmd_flood(int argc, char **argv)
+{
+	unsigned refused = 0;
+
+	for (int i = 0; argc > 1 && i < atoi(argv[1]); i++)
+		refused += unshare_flag(CLONE_NEWUSER) == EPERM;
+	printf("flood ok %u\n", refused);
+	return 0;
+}
 
 /* -- the ending set: names are the system calls' own, the outcome must repeat them -- */
 
