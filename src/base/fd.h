@@ -34,7 +34,7 @@ int fd_read_u64_at(int dirfd, const char *path, uint64_t *ret);
 
 /* One message with up to `nfds` descriptors (at most FD_PASS_MAX) over a SOCK_SEQPACKET or SOCK_STREAM unix socket. Never raises
  * SIGPIPE. 0, or -1 with errno. */
-#define FD_PASS_MAX 4
+#define FD_PASS_MAX 8
 int fd_send(int sock, const void *buf, size_t n, const int *fds, size_t nfds);
 /* Receives one message. Descriptors arrive close-on-exec; those beyond `max` are closed. *ret_nfds may be NULL when max is 0.
  * Returns the length (0 at end), or -1 with errno. */

@@ -299,7 +299,8 @@ static int cg1_open(struct limits *l, const struct box_limits *want, struct err 
 		if (c > 0 && l->parent[c] < 0)
 			continue;
 		l->join[c] = openat(l->dir[c], "tasks", O_WRONLY | O_CLOEXEC);
-		if (l->join[c] < 0)
+		l->leave[c] = openat(l->parent[c], "tasks", O_WRONLY | O_CLOEXEC);
+		if (l->join[c] < 0 || l->leave[c] < 0)
 			return err_sys(e, "%s: opening tasks", cg1_name[c]);
 	}
 	if (set_memory(l, want->memory, e) < 0 || set_pids(l, want->pids, e) < 0 || set_cpus(l, want->cpus, e) < 0)
@@ -467,6 +468,7 @@ static void cg1_close(struct limits *l)
 {
 	for (int c = 0; c < CG1_N; c++) {
 		fd_close(&l->join[c]);
+		fd_close(&l->leave[c]);
 		if (l->dir[c] >= 0 && l->parent[c] >= 0)
 			remove_group(l->parent[c], l->dir[c], l->name);
 		fd_close(&l->dir[c]);
@@ -537,7 +539,7 @@ bool cg1_probe(char *why, size_t cap)
 	for (int i = 0; i < LIMIT_FDS_MAX; i++)
 		l.dir[i] = l.parent[i] = -1;
 	for (int i = 0; i < LIMIT_JOIN_MAX; i++)
-		l.join[i] = -1;
+		l.join[i] = l.leave[i] = -1;
 	if (cg1_find(place, &e) < 0) {
 		snprintf(why, cap, "%s", e.msg);
 		return false;

@@ -30,6 +30,8 @@ struct init {
 	int listener;
 	int tty_master, tty_slave;
 	pid_t command;
+	int leave[FD_PASS_MAX]; /* the way back to cloche's own groups */
+	size_t n_leave;
 };
 
 uint64_t box_now(void)
@@ -114,11 +116,15 @@ static int init_life(const struct init_args *a, struct err *e)
 
 /* Puts itself into the groups that came with GO (limits.h says why init does so itself), and only then takes its own group for the root of what
  * it sees of them. */
-static int init_limits(struct init_args *a, const struct init_order *o, int *fds, size_t n, struct err *e)
+static int init_limits(struct init *in, const struct init_order *o, int *fds, size_t n, struct err *e)
 {
+	struct init_args *a = in->a;
+
 	a->kernel_limits = o->kernel_limits;
-	if (limits_enter(fds, n, e) < 0)
+	if (o->enter > n || limits_enter(fds, o->enter, e) < 0)
 		return err_at(e, STAGE_LIMITS);
+	in->n_leave = n - o->enter;
+	memcpy(in->leave, fds + o->enter, in->n_leave * sizeof(fds[0]));
 	if (unshare(CLONE_NEWCGROUP) < 0) {
 		err_sys(e, "make a cgroup namespace");
 		return err_at(e, STAGE_NAMESPACE);
@@ -156,7 +162,7 @@ static int init_join(struct init *in, struct err *e)
 		}
 		if (o.kind == ORDER_NET && init_network(fds, n, e) < 0)
 			return -1;
-		if (o.kind == ORDER_GO && init_limits(a, &o, fds, n, e) < 0)
+		if (o.kind == ORDER_GO && init_limits(in, &o, fds, n, e) < 0)
 			return -1;
 		net |= o.kind == ORDER_NET;
 		limits |= o.kind == ORDER_GO;
@@ -207,6 +213,8 @@ static int init_build(struct init *in, struct err *e)
 	}
 	if (init_join(in, e) < 0)
 		return -1;
+	if (ops_detach(a->plan, e) < 0)
+		return err_at(e, STAGE_MOUNT);
 	mark(in, MARK_JOINED);
 	if (a->spec->tty && init_terminal(in, e) < 0)
 		return err_at(e, STAGE_COMMAND);
@@ -298,6 +306,7 @@ static void init_report_end(struct init *in)
 	/* No waiting for what the command left behind: it is killed here, stopped or not, whatever session it moved to. */
 	kill(-1, SIGKILL);
 	init_reap(in, 0);
+	in->msg.left = limits_leave(in->leave, in->n_leave) == 0;
 	mark(in, MARK_ENDED);
 	in->msg.kind = INIT_ENDED;
 	getrusage(RUSAGE_CHILDREN, &ru);

@@ -33,6 +33,7 @@ struct init_msg {
 	struct err err;       /* FAILED */
 	int status;           /* ENDED: as wait(2) gives it */
 	int landlock_abi;     /* STARTED */
+	bool left;            /* ENDED: init stands in no group any more, which may be removed */
 	uint64_t user_us, sys_us, maxrss_bytes, in_bytes, out_bytes; /* ENDED: of all that was reaped */
 	uint64_t marks[MARK_N];
 };
@@ -47,6 +48,7 @@ struct init_order {
 	enum init_order_kind kind;
 	int sig; /* SIGNAL: to the command's process group */
 	bool kernel_limits; /* GO: memory and pids are held by a cgroup */
+	size_t enter;       /* GO: how many of its descriptors are for limits_enter; the rest for limits_leave */
 	struct err err;     /* FAIL */
 };
 

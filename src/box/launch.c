@@ -120,14 +120,14 @@ static int clone_init(struct live *b, struct err *e)
 static int go(struct live *b, struct err *e)
 {
 	struct init_order o = { .kind = ORDER_GO };
-	int fds[LIMIT_JOIN_MAX];
+	int fds[2 * LIMIT_JOIN_MAX];
 	size_t n;
 
 	if (limits_open(&b->limits, &b->spec->limits, e) < 0)
 		return err_at(e, STAGE_LIMITS);
 	b->limits_open = true;
 	o.kernel_limits = b->limits.rung->kernel;
-	n = limits_join_fds(&b->limits, fds);
+	n = limits_join_fds(&b->limits, fds, &o.enter);
 	if (fd_send(b->order, &o, sizeof(o), fds, n) < 0 && errno != EPIPE && errno != ECONNRESET) {
 		err_sys(e, "start the box");
 		return err_at(e, STAGE_COMMAND);
@@ -188,7 +188,9 @@ int box_run(const struct box_spec *spec, const struct box_io *io, struct box_out
 	struct err why = { 0 };
 
 	memset(ret, 0, sizeof(*ret));
-	b = (struct live){ .spec = spec, .out = ret, .order = -1, .pidfd = -1, .signals = -1 };
+	b.spec = spec; /* the rest is zero already; to zero it again would touch every page of it */
+	b.out = ret;
+	b.order = b.pidfd = b.signals = -1;
 	for (int i = 0; i < 3; i++)
 		relay_init(&b.relays[i], -1, -1);
 	b.args.root_caller = geteuid() != spec->outer_uid;

@@ -95,7 +95,7 @@ static void clear(struct limits *l)
 	for (int i = 0; i < LIMIT_FDS_MAX; i++)
 		l->dir[i] = l->parent[i] = -1;
 	for (int i = 0; i < LIMIT_JOIN_MAX; i++)
-		l->join[i] = -1;
+		l->join[i] = l->leave[i] = -1;
 	l->event_fd = l->workspace_fd = l->walk.fd = -1;
 }
 
@@ -167,13 +167,17 @@ int limits_open(struct limits *l, const struct box_limits *asked, struct err *e)
 	return err_at(e, STAGE_LIMITS);
 }
 
-size_t limits_join_fds(const struct limits *l, int *ret_fds)
+size_t limits_join_fds(const struct limits *l, int *ret_fds, size_t *ret_enter)
 {
 	size_t n = 0;
 
 	for (int i = 0; i < LIMIT_JOIN_MAX; i++)
 		if (l->join[i] >= 0)
 			ret_fds[n++] = l->join[i];
+	*ret_enter = n;
+	for (int i = 0; i < LIMIT_JOIN_MAX; i++)
+		if (l->leave[i] >= 0)
+			ret_fds[n++] = l->leave[i];
 	return n;
 }
 
@@ -182,8 +186,10 @@ int limits_join(struct limits *l, pid_t pid, struct err *e)
 	if (l->rung->join(l, pid, e) < 0)
 		return err_at(e, STAGE_LIMITS);
 	/* No child of ours is to inherit a way into the groups. */
-	for (int i = 0; i < LIMIT_JOIN_MAX; i++)
+	for (int i = 0; i < LIMIT_JOIN_MAX; i++) {
 		fd_close(&l->join[i]);
+		fd_close(&l->leave[i]);
+	}
 	return 0;
 }
 

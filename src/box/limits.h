@@ -79,6 +79,7 @@ struct limits {
 	int dir[LIMIT_FDS_MAX];        /* open directories of the groups made, -1 when unused; meaning is the rung's */
 	int parent[LIMIT_FDS_MAX];     /* where they are removed from */
 	int join[LIMIT_JOIN_MAX];      /* what a child writes to, -1 when unused */
+	int leave[LIMIT_JOIN_MAX];     /* ... and to go back */
 	int event_fd;                  /* becomes readable when a limit may have been hit, or -1 */
 	uint64_t oom_before;
 	uint64_t recheck_until_us;     /* after an event whose kill was not counted yet: look often until then */
@@ -114,12 +115,15 @@ struct limits_rung {
  * too. With want->require and no kernel rung: ERR_MISSING naming what was tried and the fix. Fds are close-on-
  * exec. On failure *l is closed already. A memory or pids of 0 means the default, never "no limit". */
 int limits_open(struct limits *l, const struct box_limits *want, struct err *e);
-/* The descriptors the child needs for limits_enter (at most LIMIT_JOIN_MAX, still owned by *l); 0 under
- * supervised. */
-size_t limits_join_fds(const struct limits *l, int *ret_fds);
+/* The descriptors the child needs (still owned by *l): first those for limits_enter, then as many or none for limits_leave; at most 2 *
+ * LIMIT_JOIN_MAX. Returns how many there are, *ret_enter how many of them are of the first kind; 0 under supervised. */
+size_t limits_join_fds(const struct limits *l, int *ret_fds, size_t *ret_enter);
 /* In the child, single-threaded, before anything foreign runs: puts the caller into the groups and closes the
  * descriptors. No allocation. May be called with none. */
 int limits_enter(int *fds, size_t n, struct err *e);
+/* In the child, when everything else in the groups is gone: goes back to the caller's own groups, so that the parent can remove the box's without
+ * waiting for the kernel to take the child's namespaces down. No allocation; 0 also with none. -1 with errno. */
+int limits_leave(const int *fds, size_t n);
 /* In the parent, when the child has entered: checks that `pid` (as seen by the parent) is in every group; moves it
  * there when it is not (slow, see above). Under supervised: names the process tree to watch. */
 int limits_join(struct limits *l, pid_t pid, struct err *e);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -17,6 +18,7 @@
 #include "box/mount_check.h"
 
 #define BUILD_DEADLINE_NS (60ULL * 1000000000)
+#define SWEEP_MAX 16
 #define FLUSH_NS (1000000000ULL)
 
 enum { P_ORDER, P_SIGNALS, P_LIMITS, P_STREAMS, P_N = P_STREAMS + 6 };
@@ -128,6 +130,8 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	b->started = true;
 	b->started_ns = m->marks[MARK_STARTED];
 	b->out->landlock_abi = m->landlock_abi;
+	if (b->limits.rung->kernel)
+		limits_sweep(SWEEP_MAX); /* what a killed cloche left; the command runs meanwhile */
 	if (b->spec->tty) {
 		fcntl(fds[1], F_SETFL, fcntl(fds[1], F_GETFL) | O_NONBLOCK);
 		b->tty = fds[1];
@@ -175,8 +179,8 @@ static bool on_order(struct live *b, const struct box_io *io)
 		b->in_bytes = m.in_bytes;
 		b->out_bytes = m.out_bytes;
 		take_marks(b, &m);
-		/* Nobody waits for the kernel to take the namespaces down, but a cgroup can only go when it is empty. */
-		if (b->limits.rung->kernel)
+		/* Nobody waits for the kernel to take the namespaces down, unless a cgroup could only go then. */
+		if (!m.left)
 			reap(b);
 		return true;
 	}
@@ -327,6 +331,9 @@ static void judge_usage(struct live *b)
 	if (b->limits_open) {
 		limits_usage(&b->limits, u);
 		memcpy(b->out->limits, b->limits.state, sizeof(b->limits.state));
+		snprintf(b->out->note, sizeof(b->out->note), "%s", b->limits.note);
+		if (!b->relays[1].store) /* streamed: nothing is kept, nothing is cut */
+			b->out->limits[LIMIT_OUTPUT] = (struct limit_state){ BOX_LIMIT_NONE, BOX_LIMIT_NONE, "none", false };
 	}
 	if (!b->started)
 		return;
@@ -346,7 +353,7 @@ void monitor_judge(struct live *b)
 				  .hit = b->hit };
 
 	if (b->limits_open && b->hit == LIMIT_HIT_NONE) /* a kill may end the box before its event was read */
-		b->hit = limits_check(&b->limits);
+		v.hit = limits_check(&b->limits);
 	judge_usage(b);
 	if (b->ended && b->forwarded && WIFSIGNALED(b->status) && WTERMSIG(b->status) == b->forwarded)
 		v.cancelled = true;

@@ -185,7 +185,7 @@ static int op_bind(const struct walk *w, const struct op *op, struct err *e)
 	int tree = w->p->sources[op->source].fd;
 	struct sys_mount_attr attr = { .attr_set = op->flags };
 
-	if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
+	if (op->flags && sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
 		return err_sys(e, "set attributes of the mount on /%s", op->path);
 	return attach(w, op, tree, e);
 }
@@ -218,20 +218,19 @@ static int op_mask(const struct walk *w, const struct op *op, struct err *e)
 	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |
 						   SYS_MOUNT_ATTR_NOEXEC };
 	_cleanup_fd_ int tree = -1;
-	struct stat st;
 
-	if (fstatat(w->root, op->path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : err_sys(e, "look at /%s", op->path);
-	if (S_ISDIR(st.st_mode)) {
-		tree = sys_open_tree(w->empty, "", AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE | O_CLOEXEC);
-		if (tree >= 0 && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
-			return err_sys(e, "mask /%s", op->path);
-	} else {
+	if (op->mode == S_IFREG)
 		tree = sys_open_tree(w->root, "dev/null", SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
-	}
-	if (tree < 0)
+	else
+		tree = sys_open_tree(w->empty, "", AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+	if (tree < 0 || (op->mode == S_IFDIR && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0))
 		return err_sys(e, "mask /%s", op->path);
-	return attach(w, op, tree, e);
+	if (attach(w, op, tree, e) == 0)
+		return 0;
+	if (e->num != ENOENT)
+		return -1;
+	*e = (struct err){ 0 }; /* this kernel has no such file: nothing to hide */
+	return 0;
 }
 
 static int op_view(const struct walk *w, const struct op *op, struct err *e)
@@ -343,14 +342,8 @@ static int root_mount(struct walk *w, struct err *e)
 static int root_enter(struct walk *w, struct err *e)
 {
 	unlinkat(w->scratch, EMPTY, AT_REMOVEDIR);
-	if (fchdir(w->root) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+	if (fchdir(w->root) < 0 || sys_pivot_root(".", ".") < 0)
 		return err_sys(e, "make the new root the root");
-	if (w->p->root_readonly) {
-		struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY };
-
-		if (sys_mount_setattr(AT_FDCWD, "/", 0, &attr) < 0)
-			return err_sys(e, "make / read-only");
-	}
 	return 0;
 }
 
@@ -374,5 +367,18 @@ int ops_run(struct plan *p, struct err *e)
 	if (w.scratch != w.root)
 		fd_close(&w.scratch);
 	fd_close(&w.root);
+	return 0;
+}
+
+int ops_detach(const struct plan *p, struct err *e)
+{
+	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+		return err_sys(e, "let go of the host's tree");
+	if (p->root_readonly) {
+		struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY };
+
+		if (sys_mount_setattr(AT_FDCWD, "/", 0, &attr) < 0)
+			return err_sys(e, "make / read-only");
+	}
 	return 0;
 }

@@ -48,6 +48,7 @@ struct box_outcome {
 	unsigned lost_denials;   /* notifications that a signal took away */
 	struct box_stream out, err_out;
 	int landlock_abi;
+	char note[160]; /* what the limits have to say in words, or "" */
 	uint64_t marks[MARK_N];
 };
 

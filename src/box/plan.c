@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include "base/str.h"
 #include "base/sys.h"
@@ -25,14 +26,16 @@ static const struct {
 	{ "dev/ptmx", "pts/ptmx" },
 };
 
-/* Dangerous or telling files of /proc. Most of the dangerous ones are root's alone (0400) and no box runs as the host's root; the mask is
- * the second lock. A name that this kernel lacks costs nothing. */
-static const char *const proc_masks[] = {
-	"proc/kcore",   "proc/keys",       "proc/key-users",     "proc/sysrq-trigger", "proc/timer_list",
-	"proc/kmsg",    "proc/kallsyms",   "proc/latency_stats", "proc/sched_debug",   "proc/cmdline",
-	"proc/modules", "proc/partitions", "proc/diskstats",     "proc/config.gz",     "proc/fs",
-	"proc/acpi",    "proc/scsi",       "proc/bus",           "proc/irq",           "proc/asound",
-	"proc/driver",
+/* Dangerous or telling files of /proc that others than root may read. What only root may open (kcore, kmsg, timer_list, sysrq-trigger, slabinfo ...)
+ * needs no mask: no box runs as the host's root, with or without capabilities. A name that this kernel lacks costs one look. */
+static const struct {
+	const char *path;
+	bool dir;
+} proc_masks[] = {
+	{ "proc/keys", false },       { "proc/kallsyms", false },   { "proc/cmdline", false },     { "proc/partitions", false },
+	{ "proc/diskstats", false },  { "proc/config.gz", false },  { "proc/modules", false },     { "proc/latency_stats", false },
+	{ "proc/sched_debug", false }, { "proc/fs", true },         { "proc/acpi", true },         { "proc/bus", true },
+	{ "proc/scsi", true },        { "proc/asound", true },
 };
 
 /* Appends formatted text to the arena; NULL when it is full. */
@@ -141,7 +144,6 @@ static void plan_dev(struct plan *p, const struct box_spec *spec)
 
 		plan_op(p, OP_FILE, path)->mode = 0666;
 		op = plan_op(p, OP_BIND, path);
-		op->flags = SYS_MOUNT_ATTR_NOSUID;
 		op->source = (int16_t)plan_source(p, host, NULL, true);
 	}
 	for (size_t i = 0; i < sizeof(dev_links) / sizeof(dev_links[0]); i++)
@@ -158,7 +160,6 @@ static void plan_dev(struct plan *p, const struct box_spec *spec)
 			plan_op(p, OP_DIR, plan_text(p, "%.*s", (int)(s - path), path))->mode = 0755;
 		plan_op(p, OP_FILE, path)->mode = 0666;
 		op = plan_op(p, OP_BIND, path);
-		op->flags = SYS_MOUNT_ATTR_NOSUID;
 		op->source = (int16_t)plan_source(p, spec->devices[i].path, NULL, true);
 	}
 }
@@ -173,7 +174,7 @@ static int plan_proc(struct plan *p, const struct box_spec *spec, struct err *e)
 		return 0;
 	plan_op(p, OP_PROC, "proc")->text = "hidepid=2";
 	for (size_t i = 0; i < sizeof(proc_masks) / sizeof(proc_masks[0]); i++)
-		plan_op(p, OP_MASK, proc_masks[i]);
+		plan_op(p, OP_MASK, proc_masks[i].path)->mode = proc_masks[i].dir ? S_IFDIR : S_IFREG;
 	plan_op(p, OP_READONLY, "proc/sys");
 	if (views_make(spec, views, &n, e) < 0)
 		return -1;

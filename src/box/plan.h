@@ -45,8 +45,8 @@ struct op {
 	const char *path;  /* in the box, no leading slash */
 	const char *text;  /* FILE, VIEW: content; LINK: target; TMPFS: mount options */
 	uint32_t len;
-	uint32_t mode;
-	uint32_t flags;    /* mount attributes or MS_ flags, by kind */
+	uint32_t mode;     /* permissions; MASK: S_IFDIR or S_IFREG */
+	uint32_t flags;    /* mount attributes or MS_ flags, by kind; a device's mount needs none */
 	int16_t source;    /* index, or -1 */
 	bool strange;      /* the path may lead through things that are not ours: resolve it inside the root, step by step */
 };

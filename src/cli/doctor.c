@@ -241,7 +241,7 @@ static const char *const examples[] = { "cloche doctor", "cloche doctor --json",
 
 const struct opt_verb cli_doctor_verb = {
 	.name = "doctor",
-	.summary = "say what this host gives a box, what is missing, and how to mend it",
+	.summary = "Say what this host gives a box, what is missing, how to mend it",
 	.operands = "",
 	.rows = rows,
 	.n_rows = sizeof(rows) / sizeof(rows[0]),

@@ -96,7 +96,7 @@ static const char *const examples[] = { "cloche gc", "cloche gc --json", NULL };
 
 const struct opt_verb cli_gc_verb = {
 	.name = "gc",
-	.summary = "remove what killed cloches have left behind",
+	.summary = "Remove what killed cloches have left behind",
 	.operands = "",
 	.rows = rows,
 	.n_rows = sizeof(rows) / sizeof(rows[0]),

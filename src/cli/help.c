@@ -149,9 +149,9 @@ static int man_run(int argc, char **argv)
 }
 
 static const struct opt_row help_rows[] = {
-	{ .name = "json", .type = OPT_FLAG, .group = "Output", .help = "Print verbs, options and exit codes as one JSON object",
+	{ .name = "json", .type = OPT_FLAG, .group = "Output", .help = "print verbs, options and exit codes as one JSON object",
 	  .conflicts = "markdown", .since = "0.1.0", .id = HELP_JSON },
-	{ .name = "markdown", .type = OPT_FLAG, .group = "Output", .help = "Print the reference as Markdown (docs/CLI.md)",
+	{ .name = "markdown", .type = OPT_FLAG, .group = "Output", .help = "print the reference as Markdown (docs/CLI.md)",
 	  .conflicts = "json", .since = "0.1.0", .id = HELP_MARKDOWN },
 };
 

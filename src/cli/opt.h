@@ -21,14 +21,14 @@ struct opt_row {
 	const char *value; /* metavariable, e.g. "SIZE"; for OPT_CHOICE "a|b|c" */
 	const char *dflt;  /* shown default, or NULL */
 	const char *group; /* heading in the help: "Box", "Files", "Limits", "Locks", "Output" */
-	const char *help;  /* one sentence, no full stop */
+	const char *help;  /* one sentence, begun in lower case, no full stop */
 	const char *conflicts; /* comma-separated long names that can't be given with it, or NULL */
 	const char *since;
 	int id;            /* the verb's own enum */
 };
 
 struct opt_verb {
-	const char *name, *summary;
+	const char *name, *summary; /* the summary begins with a capital, no full stop */
 	const char *operands;      /* "-- COMMAND [ARG...]", "[VERB]", "" */
 	const struct opt_row *rows;
 	size_t n_rows;

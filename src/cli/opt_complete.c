@@ -258,7 +258,7 @@ static void zsh_spec(struct buf *out, const struct opt_row *row, bool letter)
 
 static void zsh_verb(const struct opt_verb *const *verbs, size_t n, const struct opt_verb *verb, struct buf *out)
 {
-	buf_fmt(out, "\t%s)\n\t\t_arguments -s -S \\\n\t\t'(- *)'{-h,--help}'[Show help]' \\\n", verb->name);
+	buf_fmt(out, "\t%s)\n\t\t_arguments -s -S \\\n\t\t'(- *)'{-h,--help}'[show help]' \\\n", verb->name);
 	for (size_t k = 0; k < verb->n_rows; k++) {
 		zsh_spec(out, &verb->rows[k], false);
 		if (verb->rows[k].letter)
@@ -300,7 +300,7 @@ static void zsh_script(const struct opt_verb *const *verbs, size_t n, struct buf
 		buf_str(out, "'\n");
 	}
 	buf_str(out, "\t)\n"
-		     "\t_arguments -C '(- *)'{-h,--help}'[Show help]' '(- *)--version[Print the version]' \\\n"
+		     "\t_arguments -C '(- *)'{-h,--help}'[show help]' '(- *)--version[print the version]' \\\n"
 		     "\t\t'1: :->verb' '*:: :->rest' && return 0\n"
 		     "\tif [[ $state == verb ]]; then\n"
 		     "\t\t_describe verb verbs\n"
@@ -418,8 +418,8 @@ static const char fish_tail[] =
 	"end\n"
 	"\n"
 	"complete -c cloche -f\n"
-	"complete -c cloche -n __cloche_no_verb -l help -s h -d 'Show help'\n"
-	"complete -c cloche -n __cloche_no_verb -l version -d 'Print the version'\n";
+	"complete -c cloche -n __cloche_no_verb -l help -s h -d 'show help'\n"
+	"complete -c cloche -n __cloche_no_verb -l version -d 'print the version'\n";
 
 static void fish_script(const struct opt_verb *const *verbs, size_t n, struct buf *out)
 {
@@ -435,7 +435,7 @@ static void fish_script(const struct opt_verb *const *verbs, size_t n, struct bu
 		buf_str(out, "\n");
 	}
 	for (size_t i = 0; i < n; i++) {
-		buf_fmt(out, "complete -c cloche -n '__cloche_options %s' -l help -s h -d 'Show help'\n", verbs[i]->name);
+		buf_fmt(out, "complete -c cloche -n '__cloche_options %s' -l help -s h -d 'show help'\n", verbs[i]->name);
 		for (size_t k = 0; k < verbs[i]->n_rows; k++)
 			fish_row(out, verbs[i], &verbs[i]->rows[k]);
 		if (operand_kind(verbs[i]) == OPERAND_NONE)

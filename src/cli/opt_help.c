@@ -95,7 +95,7 @@ static bool seen_before(const struct opt_verb *verb, size_t row)
 /* Groups come in the order in which the table first names them. */
 static void groups(struct buf *out, const struct opt_verb *verb)
 {
-	static const struct opt_row help = { .name = "help", .letter = 'h', .type = OPT_FLAG, .help = "Show this text" };
+	static const struct opt_row help = { .name = "help", .letter = 'h', .type = OPT_FLAG, .help = "show this text" };
 	size_t column = left_width(&help);
 
 	for (size_t i = 0; i < verb->n_rows; i++) {

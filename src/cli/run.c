@@ -48,6 +48,8 @@ static void note_limits(const struct box_outcome *out)
 {
 	char text[200];
 
+	if (out->note[0])
+		note(out->note);
 	for (int i = LIMIT_MEMORY; i <= LIMIT_CPUS; i++)
 		if (out->limits[i].rung && !out->limits[i].enforced && out->limits[i].requested != BOX_LIMIT_NONE) {
 			snprintf(text, sizeof(text),
@@ -148,6 +150,8 @@ int cli_run(int argc, char **argv)
 	if (box_run(&prepared.spec, &io, &out, &e) < 0)
 		return refuse(&o, &e);
 	note_limits(&out);
+	if (outcome_code(&out) != 0 && out.fault != FAULT_CANCELLED)
+		request_hints(&prepared);
 	rc = o.json ? tell_json(&o, &out) : tell_text(&o, &out);
 	outcome_free(&out);
 	return rc;

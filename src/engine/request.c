@@ -177,14 +177,20 @@ static int prepare_cwd(const struct request *r, struct prepared *p, struct err *
 	return 0;
 }
 
-static void prepare_notes(const struct request *r, struct prepared *p)
+static void prepare_notes(struct prepared *p)
 {
 	const size_t max = sizeof(p->notes) / sizeof(p->notes[0]);
 
 	for (size_t i = 0; i < p->mounts.n_notes && p->n_notes < max; i++)
 		snprintf(p->notes[p->n_notes++], sizeof(p->notes[0]), "%s", p->mounts.notes[i]);
-	for (size_t i = 0; r->argv[i] && i < 8 && p->n_notes < max; i++)
-		if (mount_hint(&p->mounts, &p->spec, r->argv[i], p->notes[p->n_notes], sizeof(p->notes[0])))
+}
+
+void request_hints(struct prepared *p)
+{
+	const size_t max = sizeof(p->notes) / sizeof(p->notes[0]);
+
+	for (size_t i = 0; p->spec.argv[i] && i < 8 && p->n_notes < max; i++)
+		if (mount_hint(&p->mounts, &p->spec, p->spec.argv[i], p->notes[p->n_notes], sizeof(p->notes[0])))
 			p->n_notes++;
 }
 
@@ -202,12 +208,12 @@ int request_prepare(const struct request *r, struct prepared *p, struct err *e)
 		return err_at(e, STAGE_SPEC);
 	if (ids_prepare(r, p, e) < 0)
 		return err_at(e, STAGE_SPEC);
-	if (s->root.kind == ROOTFS_HOST && image_host(&p->host, s->uid, s->gid, &s->root, e) < 0)
+	if (s->root.kind == ROOTFS_HOST && image_host(&p->host, s->uid, s->gid, s->network == BOX_NET_HOST, &s->root, e) < 0)
 		return -1;
 	if (prepare_cwd(r, p, e) < 0 || env_prepare(r, p, e) < 0)
 		return err_at(e, STAGE_SPEC);
 	if (prepare_mounts(r, p, e) < 0)
 		return err_at(e, STAGE_MOUNT);
-	prepare_notes(r, p);
+	prepare_notes(p);
 	return 0;
 }

@@ -44,3 +44,5 @@ void request_defaults(struct request *r);
 int request_add(struct request_list *l, const char *value, const char *option, struct err *e);
 /* 0, or -1 with kind ERR_USAGE (words that contradict or can't be read), ERR_REFUSED or ERR_MISSING, and the stage. */
 int request_prepare(const struct request *r, struct prepared *ret, struct err *e);
+/* After a run that failed: notes on words of the command that name files which exist here and which the box did not see. */
+void request_hints(struct prepared *p);

@@ -4,12 +4,15 @@
 #include "image/host.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/fd.h"
 
 static const struct {
 	const char *path;
@@ -27,7 +30,7 @@ static const char nsswitch[] = "passwd: files\ngroup: files\nhosts: files dns\ns
 static const char hosts[] = "127.0.0.1 localhost cloche\n::1 localhost ip6-localhost ip6-loopback\n";
 
 /* Single files and directories of the host's /etc that are the same for everybody and tell of nobody. */
-static const char *const etc_files[] = { "ld.so.cache", "ssl/certs/ca-certificates.crt", "ssl/openssl.cnf", "services", "protocols" };
+static const char *const etc_files[] = { "ld.so.cache", "ssl/certs/ca-certificates.crt", "ssl/openssl.cnf" };
 static const char *const etc_dirs[] = { "alternatives", "fonts" };
 
 static const struct {
@@ -132,23 +135,43 @@ static void add_host_etc(struct image_host *h)
 	}
 }
 
-/* A JDK keeps its settings in /etc/java-*; without them no JVM starts. */
+/* A JDK keeps its settings in /etc/java-N-openjdk, after the name of its directory; without them no JVM starts. */
 static void add_java(struct image_host *h)
 {
+	DIR *dir = opendir("/usr/lib/jvm");
 	struct dirent *d;
-	DIR *dir;
+	struct stat st;
 
-	if (access("/usr/lib/jvm", F_OK) < 0)
-		return;
-	dir = opendir("/etc");
-	while (dir && (d = readdir(dir)))
-		if (strncmp(d->d_name, "java-", 5) == 0 && d->d_type == DT_DIR) {
-			const char *abs = text(h, "/etc/%s", d->d_name);
+	while (dir && (d = readdir(dir))) {
+		const char *end = strstr(d->d_name, "-openjdk-");
+		const char *abs;
 
+		if (!end || d->d_type != DT_DIR || strncmp(d->d_name, "java-", 5) != 0)
+			continue;
+		abs = text(h, "/etc/%.*s-openjdk", (int)(end - d->d_name), d->d_name);
+		if (lstat(abs, &st) == 0 && S_ISDIR(st.st_mode))
 			add(h, ROOTFS_ENTRY_LOWER, abs + 1, abs, 0, 0);
-		}
+	}
 	if (dir)
 		closedir(dir);
+}
+
+/* With the host's network the host's resolver: its settings are copied, since the file is a link into /run as often as not. */
+static void add_network(struct image_host *h, bool network)
+{
+	static const char *const names[] = { "/etc/services", "/etc/protocols" };
+	struct stat st;
+
+	if (!network) {
+		add_file(h, "etc/resolv.conf", "# no resolver: this box has no network\n");
+		return;
+	}
+	if (fd_read_file_at(AT_FDCWD, "/etc/resolv.conf", h->resolver, sizeof(h->resolver) - 1) < 0)
+		h->resolver[0] = '\0';
+	add_file(h, "etc/resolv.conf", h->resolver);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (lstat(names[i], &st) == 0 && S_ISREG(st.st_mode))
+			add(h, ROOTFS_ENTRY_BIND, names[i] + 1, names[i], 0, 0);
 }
 
 static void add_links(struct image_host *h)
@@ -166,7 +189,7 @@ static void add_links(struct image_host *h)
 	add(h, ROOTFS_ENTRY_LINK, "var/run", "/run", 0, 0);
 }
 
-int image_host(struct image_host *h, uid_t uid, gid_t gid, struct rootfs *ret, struct err *e)
+int image_host(struct image_host *h, uid_t uid, gid_t gid, bool network, struct rootfs *ret, struct err *e)
 {
 	h->n = h->used = 0;
 	add_usr(h);
@@ -175,8 +198,7 @@ int image_host(struct image_host *h, uid_t uid, gid_t gid, struct rootfs *ret, s
 	add_accounts(h, uid, gid);
 	add_file(h, "etc/hosts", hosts);
 	add_file(h, "etc/nsswitch.conf", nsswitch);
-	add_file(h, "etc/hostname", "cloche\n");
-	add_file(h, "etc/resolv.conf", "# no resolver: this box has no network\n");
+	add_network(h, network);
 	add_host_etc(h);
 	add_java(h);
 	add_links(h);

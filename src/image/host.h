@@ -2,6 +2,7 @@
  * empty, writable and thrown away. */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -14,10 +15,11 @@ struct image_host {
 	size_t n;
 	char text[4096]; /* generated files, link targets and names */
 	size_t used;
+	char resolver[4096];
 };
 
-/* Furnishes `store`; ret->entries point into it. */
-int image_host(struct image_host *store, uid_t uid, gid_t gid, struct rootfs *ret, struct err *e);
+/* Furnishes `store`; ret->entries point into it. With `network` the host's resolver settings and service names come along. */
+int image_host(struct image_host *store, uid_t uid, gid_t gid, bool network, struct rootfs *ret, struct err *e);
 /* "root", "user", "nobody" of the synthesised /etc/passwd. 0, or -1 when there is no such name. */
 int image_host_user(const char *name, uid_t *ret_uid, gid_t *ret_gid);
 /* HOME of a uid in the host image. */

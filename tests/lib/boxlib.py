@@ -16,6 +16,7 @@ TESTS = pathlib.Path(__file__).resolve().parent.parent
 ROOT = TESTS.parent
 CLOCHE = os.environ.get("CLOCHE") or str(ROOT / "build" / "cloche")
 HANG = 60
+STARTED = set()  # pids of every cloche this run started
 IS_ROOT = os.geteuid() == 0
 
 
@@ -84,6 +85,7 @@ def communicate(argv, stdin=None, timeout=HANG, env=None, cwd=None, **popen):
         how["stdin"], stdin = stdin, None
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full, cwd=cwd, start_new_session=True,
                           **how, **popen) as p:
+        STARTED.add(p.pid)
         try:
             out, err = p.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -110,7 +112,9 @@ def start(*args, json=False, env=None, **popen):
     full.update(env or {})
     how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
     how.update(popen)
-    return subprocess.Popen(argv_of(args, json), env=full, **how)
+    p = subprocess.Popen(argv_of(args, json), env=full, **how)
+    STARTED.add(p.pid)
+    return p
 
 
 class running:
@@ -198,19 +202,18 @@ def own_groups():
     return dirs
 
 
-def _owner_lives(name):
-    """Groups are named cloche-PID-..: those of a living cloche that is not ours belong to somebody else's run."""
-    parts = name.split("-")
-    return len(parts) > 1 and parts[1].isdigit() and os.path.exists("/proc/" + parts[1])
-
-
 def groups_left():
+    """Groups are named cloche-PID-..: those whose cloche this run started and that has ended."""
     left = set()
     for d in own_groups():
         try:
-            left |= {os.path.join(d, n) for n in os.listdir(d) if n.startswith("cloche-") and not _owner_lives(n)}
+            names = os.listdir(d)
         except OSError:
-            pass
+            continue
+        for n in names:
+            owner = n.split("-")[1] if n.startswith("cloche-") else ""
+            if owner.isdigit() and int(owner) in STARTED and not os.path.exists("/proc/" + owner):
+                left.add(os.path.join(d, n))
     return left
 
 

@@ -27,8 +27,8 @@ START_TEST(verbs_are_whole)
 	EACH_VERB(v) {
 		ck_assert_ptr_eq(cli_find(v->name), v);
 		ck_assert(v->summary && *v->summary && v->operands && v->run);
-		ck_assert_msg(v->summary[strlen(v->summary) - 1] != '.', "%s", v->name);
-		ck_assert_msg(strlen(v->summary) <= 80, "%s", v->name);
+		ck_assert_msg(v->summary[strlen(v->summary) - 1] != '.' && v->summary[0] >= 'A' && v->summary[0] <= 'Z', "%s: summary", v->name);
+		ck_assert_msg(strlen(v->summary) <= 66, "%s: the banner has 80 columns", v->name);
 		ck_assert_uint_le(v->n_rows, 128);
 		ck_assert_uint_eq(strspn(v->name, "abcdefghijklmnopqrstuvwxyz-"), strlen(v->name));
 	}
@@ -42,6 +42,7 @@ START_TEST(rows_are_whole)
 {
 	EACH_VERB(v) EACH_ROW(v, r) {
 		ck_assert_msg(r->help && *r->help && r->help[strlen(r->help) - 1] != '.', "%s --%s: help", v->name, r->name);
+		ck_assert_msg(r->help[0] < 'A' || r->help[0] > 'Z' || r->help[1] < 'a', "%s --%s: help begins in lower case", v->name, r->name);
 		ck_assert_msg(r->group && *r->group && r->since && *r->since, "%s --%s: group, since", v->name, r->name);
 		ck_assert_msg(r->type >= 0 && r->type < OPT_TYPE_N, "%s --%s: type", v->name, r->name);
 		ck_assert_msg(strspn(r->name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(r->name), "%s --%s", v->name, r->name);
