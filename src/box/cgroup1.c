@@ -332,47 +332,6 @@ static bool in_list(const pid_t *list, size_t n, pid_t pid)
 	return false;
 }
 
-/* In which of our groups `pid` is, as the kernel says; a bit a controller. */
-static unsigned where_is(const struct limits *l, pid_t pid)
-{
-	struct cg1_place place[CG1_N] = { 0 };
-	char path[32], text[8192];
-	unsigned in = 0;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	n = fd_read_file_at(AT_FDCWD, path, text, sizeof(text));
-	if (n > 0)
-		cg1_parse_groups(text, (size_t)n, place);
-	for (int c = 0; c < CG1_N; c++) {
-		const char *last = place[c].found ? strrchr(place[c].group, '/') : NULL;
-
-		if (last && strcmp(last + 1, l->name) == 0)
-			in |= 1u << c;
-	}
-	return in;
-}
-
-static int cg1_join(struct limits *l, pid_t pid, struct err *e)
-{
-	unsigned in = where_is(l, pid), want = 0;
-	char text[16];
-
-	for (int c = 0; c < CG1_N; c++)
-		want |= l->dir[c] >= 0 ? 1u << c : 0;
-	if ((in & want) == want)
-		return 0;
-	snprintf(text, sizeof(text), "%d", (int)pid);
-	for (int c = 0; c < CG1_N; c++)
-		if ((want & ~in & 1u << c) && fd_write_file_at(l->dir[c], "cgroup.procs", text) < 0)
-			return err_sys(e, "%s: moving the box into its group", cg1_name[c]);
-	in = where_is(l, pid);
-	for (int c = 0; c < CG1_N; c++)
-		if (want & ~in & 1u << c)
-			return err_set(e, ERR_SYS, "%s: the box is not in its group", cg1_name[c]);
-	return 0;
-}
-
 /* Shared memory and tmpfs pages are one number in v1; tmpfs is what fills it nearly always. */
 static void see_what_fills(struct limits *l)
 {
@@ -483,7 +442,6 @@ const struct limits_rung limits_cgroup1 = {
 	.name = "cgroup1",
 	.kernel = true,
 	.open = cg1_open,
-	.join = cg1_join,
 	.check = cg1_check,
 	.usage = cg1_usage,
 	.close = cg1_close,

@@ -40,6 +40,8 @@ static void command_exec(const struct box_spec *spec, struct err *e)
 	int num = ENOENT;
 	char full[4096];
 
+	if (*file == '\0') /* else every directory of PATH would do */
+		path = "";
 	if (strchr(file, '/')) {
 		execve(file, spec->argv, spec->env);
 		num = errno;

@@ -74,6 +74,16 @@ static void init_close_foreign(const struct init_args *a)
 	sys_close_range(from, ~0U);
 }
 
+/* Dispositions that the caller had set to ignore outlast clone and exec (signal(7)): a command must not inherit them, and init would see no child
+ * end with SIGCHLD ignored. */
+static void init_signals(void)
+{
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+
+	for (int i = 1; i < NSIG; i++)
+		sigaction(i, &dfl, NULL);
+}
+
 static int map_write(const char *file, uint64_t inside, uint64_t outside, struct err *e)
 {
 	char text[64];
@@ -325,6 +335,7 @@ _Noreturn void init_main(struct init_args *a)
 	in = (struct init){ .a = a, .signals = -1, .listener = -1, .tty_master = -1, .tty_slave = -1 };
 	mark(&in, MARK_CHILD);
 	init_close_foreign(a);
+	init_signals();
 	umask(0);
 	if (init_build(&in, &in.msg.err) < 0 || init_start(&in, &in.msg.err) < 0) {
 		in.msg.kind = INIT_FAILED;

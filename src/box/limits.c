@@ -181,9 +181,9 @@ size_t limits_join_fds(const struct limits *l, int *ret_fds, size_t *ret_enter)
 	return n;
 }
 
-int limits_join(struct limits *l, pid_t pid, struct err *e)
+int limits_watch(struct limits *l, pid_t pid, struct err *e)
 {
-	if (l->rung->join(l, pid, e) < 0)
+	if (l->rung->watch && l->rung->watch(l, pid, e) < 0)
 		return err_at(e, STAGE_LIMITS);
 	/* No child of ours is to inherit a way into the groups. */
 	for (int i = 0; i < LIMIT_JOIN_MAX; i++) {

@@ -9,7 +9,7 @@
  *	limits_open			...
  *	limits_join_fds, send them ->	limits_enter: puts itself in
  *					limits_inside: resource limits, affinity
- *	limits_join: is it in?		(locks, command)
+ *	limits_watch			(locks, command)
  *	limits_watch_workspace
  *	poll event_fd / limits_period_ms -> limits_check; once more when the box has ended
  *	limits_usage, limits_close
@@ -105,7 +105,7 @@ struct limits_rung {
 	/* 0 opened; -1 with *e: this rung can't be used (tried next; the errors of all are shown when none is
 	 * left), nothing is left behind but what `close` removes. */
 	int (*open)(struct limits *l, const struct box_limits *want, struct err *e);
-	int (*join)(struct limits *l, pid_t pid, struct err *e);
+	int (*watch)(struct limits *l, pid_t pid, struct err *e); /* NULL: nothing to do */
 	enum limit_hit (*check)(struct limits *l);
 	void (*usage)(struct limits *l, struct limit_usage *ret);
 	void (*close)(struct limits *l);
@@ -124,9 +124,9 @@ int limits_enter(int *fds, size_t n, struct err *e);
 /* In the child, when everything else in the groups is gone: goes back to the caller's own groups, so that the parent can remove the box's without
  * waiting for the kernel to take the child's namespaces down. No allocation; 0 also with none. -1 with errno. */
 int limits_leave(const int *fds, size_t n);
-/* In the parent, when the child has entered: checks that `pid` (as seen by the parent) is in every group; moves it
- * there when it is not (slow, see above). Under supervised: names the process tree to watch. */
-int limits_join(struct limits *l, pid_t pid, struct err *e);
+/* In the parent, when the child has entered (the kernel answered its writes: that is the proof): closes the ways in, and under supervised names
+ * the process tree to watch. */
+int limits_watch(struct limits *l, pid_t pid, struct err *e);
 /* Starts the workspace sampler on a directory (the descriptor is duplicated) when --workspace-max was asked. */
 int limits_watch_workspace(struct limits *l, int dirfd, struct err *e);
 

@@ -34,6 +34,7 @@ void monitor_block_signals(struct live *b)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	b->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL); /* a caller may have it ignored, and then no child leaves a status */
 }
 
 static void kill_box(struct live *b)
@@ -83,13 +84,6 @@ void monitor_failed(struct live *b, const struct err *why)
 		b->why = m.err;
 }
 
-static bool is_dead(int pidfd)
-{
-	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-
-	return poll(&p, 1, 0) > 0;
-}
-
 static int watch_workspace(struct live *b, struct err *e)
 {
 	for (size_t i = 0; i < b->spec->n_mounts; i++) {
@@ -121,8 +115,7 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 		monitor_failed(b, &e);
 		return;
 	}
-	/* A box that is over already has left its group. */
-	if ((limits_join(&b->limits, b->pid, &e) < 0 && !is_dead(b->pidfd)) || watch_workspace(b, &e) < 0) {
+	if (limits_watch(&b->limits, b->pid, &e) < 0 || watch_workspace(b, &e) < 0) {
 		err_at(&e, STAGE_LIMITS);
 		monitor_failed(b, &e);
 		return;

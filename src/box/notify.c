@@ -18,7 +18,7 @@ static void record(struct notify *n, const struct seccomp_notif *req, bool ended
 {
 	unsigned at = atomic_load(&n->n_denied);
 	struct box_denied *d;
-	char path[48];
+	char path[48], comm[sizeof(d->comm) + 8]; /* the kernel adds a newline, and reading needs a byte more than the file has */
 
 	if (at >= BOX_DENIED_MAX) {
 		if (!ended)
@@ -32,9 +32,9 @@ static void record(struct notify *n, const struct seccomp_notif *req, bool ended
 	d->ended = ended;
 	if (req) {
 		snprintf(path, sizeof(path), "/proc/%u/comm", req->pid);
-		if (fd_read_file_at(AT_FDCWD, path, d->comm, sizeof(d->comm)) < 0 ||
-		    ioctl(n->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) < 0)
-			d->comm[0] = '\0';
+		if (fd_read_file_at(AT_FDCWD, path, comm, sizeof(comm)) >= 0 &&
+		    ioctl(n->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) == 0)
+			snprintf(d->comm, sizeof(d->comm), "%.15s", comm);
 	}
 	if (ended)
 		atomic_store(&n->escape, (int)at + 1);

@@ -65,23 +65,21 @@ void outcome_free(struct box_outcome *o)
 
 static void fault_set(struct box_outcome *o, enum box_fault f)
 {
-	enum err_stage stage = o->err.stage;
-
 	o->fault = f;
 	o->exit_code = faults[f].code;
-	o->err.stage = stage;
 }
 
 static void judge_exec(const struct box_spec *spec, const struct err *why, struct box_outcome *o)
 {
 	bool missing = why->num == ENOENT || why->num == ENOTDIR;
-	char safe[160];
+	char safe[160], image[160];
 
 	str_printable(safe, sizeof(safe), spec->argv[0]);
+	str_printable(image, sizeof(image), spec->root.name);
 	err_set(&o->err, ERR_EXEC, missing ? "no command %s in image %s: check the name, or mount the directory that holds it" :
 		why->num == ENOEXEC ? "%s in image %s is no program of this machine and has no #! line" :
 				      "%s in image %s can't be executed: is it a file with the x bit?",
-		safe, spec->root.name);
+		safe, image);
 	o->err.num = why->num;
 	fault_set(o, FAULT_EXEC_FAILED);
 	o->exit_code = missing ? 127 : 126;
@@ -122,6 +120,7 @@ void outcome_judge(const struct box_spec *spec, const struct box_evidence *v, st
 		judge_exec(spec, v->err, o);
 	} else if (v->failed) {
 		o->err = *v->err;
+		str_printable(o->err.msg, sizeof(o->err.msg), v->err->msg); /* it may quote a path: one line, whatever it holds */
 		fault_set(o, FAULT_STARTUP_FAILED);
 	} else if (v->start_deadline) {
 		err_set(&o->err, ERR_SYS, "the box was not built in time: a dead network mount or a machine out of memory?");
@@ -139,7 +138,7 @@ void outcome_judge(const struct box_spec *spec, const struct box_evidence *v, st
 			o->usage.filled_by);
 		fault_set(o, FAULT_OOM);
 	} else if (v->deadline) {
-		err_set(&o->err, ERR_SYS, "the deadline of %.3g s passed (--timeout)", (double)spec->limits.timeout_us / 1e6);
+		err_set(&o->err, ERR_SYS, "the deadline of %.10g s passed (--timeout)", (double)spec->limits.timeout_us / 1e6);
 		fault_set(o, FAULT_TIMEOUT);
 	} else if (v->cancelled) {
 		err_set(&o->err, ERR_SYS, "the caller cancelled it");

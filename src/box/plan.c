@@ -38,7 +38,7 @@ static const struct {
 	{ "proc/scsi", true },        { "proc/asound", true },
 };
 
-/* Appends formatted text to the arena; NULL when it is full. */
+/* Appends formatted text to the arena. NULL when it does not fit, and then the plan counts as too long, which plan_build refuses at the end. */
 static const char *plan_text(struct plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static const char *plan_text(struct plan *p, const char *fmt, ...)
 {
@@ -50,8 +50,10 @@ static const char *plan_text(struct plan *p, const char *fmt, ...)
 	va_start(ap, fmt);
 	n = vsnprintf(at, room, fmt, ap);
 	va_end(ap);
-	if (n < 0 || (size_t)n >= room)
+	if (n < 0 || (size_t)n >= room) {
+		p->n_ops = PLAN_OPS_MAX + 1;
 		return NULL;
+	}
 	p->used += (unsigned)n + 1;
 	return at;
 }
@@ -223,6 +225,19 @@ static bool plan_covered(const struct box_spec *spec, const char *path)
 	return false;
 }
 
+/* HOME and /tmp are there, whatever the root brought. */
+static void plan_places(struct plan *p, const struct box_spec *spec)
+{
+	const char *places[] = { "tmp", spec->home + 1 };
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		struct op *op = plan_op(p, OP_DIR, places[i]);
+
+		op->mode = 0755;
+		op->strange = true;
+	}
+}
+
 static void plan_readonly_root(struct plan *p, const struct box_spec *spec)
 {
 	const char *writable[] = { "tmp", "run", spec->home + 1 };
@@ -256,11 +271,13 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	plan_dev(p, spec);
 	if (plan_proc(p, spec, e) < 0)
 		return err_at(e, STAGE_MOUNT);
+	if (p->root_overlay) /* the host image has them; another root may not */
+		plan_places(p, spec);
 	if (spec->read_only)
 		plan_readonly_root(p, spec);
 	for (size_t i = 0; i < spec->n_mounts; i++)
 		plan_mount(p, &spec->mounts[i]);
-	if (p->n_ops > PLAN_OPS_MAX || p->used + 1 >= sizeof(p->arena)) {
+	if (p->n_ops > PLAN_OPS_MAX) {
 		err_set(e, ERR_USAGE, "too many mounts and devices for one box: give fewer -v, --tmpfs and --device");
 		return err_at(e, STAGE_MOUNT);
 	}
@@ -287,7 +304,7 @@ void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *o
 		if (op->source >= 0)
 			buf_fmt(out, " <- %s", str_printable(safe, sizeof(safe), p->sources[op->source].path));
 		if (op->kind == OP_LINK)
-			buf_fmt(out, " -> %s", op->text);
+			buf_fmt(out, " -> %s", str_printable(safe, sizeof(safe), op->text));
 		if (op->kind == OP_LOWER || (op->kind == OP_BIND && op->flags & SYS_MOUNT_ATTR_RDONLY))
 			buf_str(out, " ro");
 		else if (op->kind == OP_BIND)

@@ -156,7 +156,7 @@ static int sv_open(struct limits *l, const struct box_limits *want, struct err *
 	return 0;
 }
 
-static int sv_join(struct limits *l, pid_t pid, struct err *e)
+static int sv_watch(struct limits *l, pid_t pid, struct err *e)
 {
 	char path[32];
 
@@ -225,7 +225,7 @@ const struct limits_rung limits_supervised = {
 	.name = "supervised",
 	.kernel = false,
 	.open = sv_open,
-	.join = sv_join,
+	.watch = sv_watch,
 	.check = sv_check,
 	.usage = sv_usage,
 	.close = sv_close,

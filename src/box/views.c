@@ -76,12 +76,14 @@ size_t views_cut_cpuinfo(char *text, size_t len, unsigned cpus)
 size_t views_cut_stat(char *text, size_t len, unsigned cpus)
 {
 	size_t at = 0, keep = 0;
+	unsigned seen = 0;
 
 	while (at < len) {
 		const char *nl = memchr(text + at, '\n', len - at);
 		size_t end = nl ? (size_t)(nl - text) + 1 : len;
-		bool drop = end - at > 4 && memcmp(text + at, "cpu", 3) == 0 && text[at + 3] >= '0' && text[at + 3] <= '9' &&
-			    strtoul(text + at + 3, NULL, 10) >= cpus;
+		/* Counted, not read: where the first cpu is offline its number is missing. */
+		bool drop = end - at > 3 && memcmp(text + at, "cpu", 3) == 0 && text[at + 3] >= '0' && text[at + 3] <= '9' &&
+			    seen++ >= cpus;
 
 		if (!drop) {
 			memmove(text + keep, text + at, end - at);

@@ -124,12 +124,12 @@ static void json_limits(struct json *j, const struct box_outcome *o)
 		json_obj(j);
 		/* cpus are kept as thousandths; the two that are not asked for are null */
 		json_key(j, "requested");
-		if (i == LIMIT_CPUS && s->requested != BOX_LIMIT_NONE)
+		if (i == LIMIT_CPUS && s->rung && s->requested != BOX_LIMIT_NONE)
 			json_num(j, (double)s->requested / 1000);
 		else
 			json_u64(j, s->rung ? s->requested : BOX_LIMIT_NONE);
 		json_key(j, "effective");
-		if (i == LIMIT_CPUS && s->effective != BOX_LIMIT_NONE)
+		if (i == LIMIT_CPUS && s->rung && s->effective != BOX_LIMIT_NONE)
 			json_num(j, (double)s->effective / 1000);
 		else
 			json_u64(j, s->rung ? s->effective : BOX_LIMIT_NONE);

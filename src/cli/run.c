@@ -84,7 +84,8 @@ static int tell_json(const struct run_options *o, const struct box_outcome *out)
 	_cleanup_buf_ struct buf text;
 	int rc;
 
-	buf_init(&text, (size_t)o->request.limits.output * 12 + (4 << 20));
+	/* Two streams; the worst byte takes six in a string, and the base64 copy a third more than one. */
+	buf_init(&text, (size_t)o->request.limits.output * 16 + (4 << 20));
 	outcome_json(out, prepared.notes, prepared.n_notes, o->timing, &text);
 	rc = put(&text);
 	return rc ? 125 : outcome_code(out);

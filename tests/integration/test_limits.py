@@ -144,7 +144,7 @@ def test_ulimit(box):
     o = box("--ulimit", "nofile=50:60", "--ulimit", "stack=1048576", "sh", "-c", "ulimit -Sn; ulimit -Hn; ulimit -s").o
     assert o.out.split() == ["50", "60", "1024"]
     assert box("sh", "-c", "ulimit -c").o.out.strip() in ("0", "1")
-    for bad in ("nofile=60:50", "nofile", "nofile=", "nosuch=1", "nofile=-1", "nofile=1:2:3"):
+    for bad in ("nofile=60:50", "nofile", "nofile=", "nosuch=1", "nofile=1:2:3"):
         assert box("--ulimit", bad, "true", json=False).rc == 2, bad
 
 

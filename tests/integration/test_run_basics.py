@@ -84,7 +84,7 @@ def test_working_directory(box, ws):
 
 
 def test_identity(box):
-    o = box("sh", "-c", "id -u; id -g; id -un; hostname 2>/dev/null || cat /proc/sys/kernel/hostname; cat /etc/hostname").o
+    o = box("sh", "-c", "id -u; id -g; id -un; cat /proc/sys/kernel/hostname; uname -n").o
     assert o.out.split() == ["1000", "1000", "user", "cloche", "cloche"]
 
 
@@ -229,7 +229,8 @@ def test_a_device_on_request(box):
 def test_timing_and_usage_are_in_the_outcome(box):
     o = box("--timing", "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done").o
     assert isinstance(o["timing_us"], dict) and o["timing_us"]
-    assert all(isinstance(v, int) and v >= 0 for v in o["timing_us"].values())
+    assert all(v is None or isinstance(v, int) and v >= 0 for v in o["timing_us"].values())
+    assert sum(v is not None for v in o["timing_us"].values()) > 3
     u = o["usage"]
     assert set(u) == {"cpu_user_us", "cpu_sys_us", "memory_peak_bytes", "pids_peak", "read_bytes", "written_bytes", "wall_us", "start_us",
                       "queued_us"}

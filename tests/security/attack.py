@@ -165,6 +165,11 @@ class Counter:
         return self.count
 
 
+def complaints(err):
+    """cloche's lines on stderr but for its notes."""
+    return [line for line in err.splitlines() if not line.startswith(b"cloche: note:")]
+
+
 def snapshot(top):
     """Everything that can be known of a tree: for a comparison before and after."""
     rows = {}

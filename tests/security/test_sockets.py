@@ -56,15 +56,13 @@ def test_through_a_parent_of_a_read_only_directory(probe, traps, public):
 
 def test_a_socket_made_later(probe, public):
     """Through an overlay a name made by the host afterwards may or may not show; it must not connect."""
-    opts = ("-v", f"{public}:/ro:ro", *probe.mount)
-    with boxlib.running(*opts, "--", "sh", "-c", f"echo up; while [ ! -e /ro/go ]; do sleep 0.05; done; {attack.PROBE} connect /ro/stream; "
-                        "echo done", stdout=-1) as p:
+    command = f"ls /ro; echo up; sleep 1.5; {attack.PROBE} connect /ro/stream /ro/dgram; ls /ro; echo done"
+    with boxlib.running("-v", f"{public}:/ro:ro", *probe.mount, "--", "sh", "-c", command, stdout=-1) as p:
         assert p.stdout.readline() == b"up\n"
         traps = attack.Traps(public)
         try:
-            (public / "go").write_text("")
             text = p.stdout.read()
-            assert b"done" in text
+            assert text.endswith(b"done\n")
             assert "ok" not in attack.answers(text).values(), text
             assert traps.hits() == []
         finally:
@@ -85,7 +83,7 @@ def test_a_single_socket_is_refused(box, traps, name, how):
 def test_a_single_device_is_refused(box, path):
     r = box("-v", f"{path}:/s", "--", "true", json=False)
     assert r.rc in (2, 125), r
-    assert r.err.count(b"\n") == 1 and b"device" in r.err, r
+    assert r.err.count(b"\n") == 1 and path.encode() in r.err, r
 
 
 def test_a_linked_socket_is_refused(box, traps, public):
@@ -117,7 +115,7 @@ def test_fifo_in_a_read_write_directory_under_untrusted(probe, traps):
     """A FIFO can't be mediated: opening it is opening a file. Refused before anything starts."""
     r = probe.run("fifo", "/workspace/fifo", opts=("--security-profile", "untrusted", "--workspace", traps.dir), json=False)
     assert r.rc in (2, 125), r
-    assert str(traps.dir / "fifo").encode() in r.err and b"FIFO" in r.err, r
+    assert str(traps.dir).encode() in r.err and b"FIFO" in r.err, r
     assert traps.hits() == []
 
 
@@ -211,10 +209,10 @@ def test_untrusted_whatever_the_target_is_called(probe, traps, target):
     """The mediator asks where a socket lies; how the kernel spells the mount's place must not confuse it."""
     (traps.dir / "fifo").unlink()
     opts = ("-v", f"{traps.dir}:{target}:rw")
-    r = probe.run("connect", f"{target}/stream", opts=opts)
+    r = probe.run("connect", f"{target}/stream", opts=opts, json=False)
     if r.rc == 2:  # such a target is refused: fine
         return
-    assert attack.answers(r.o.out).get(f"{target}/stream:stream") == "ok", f"no control: {r}"
+    assert attack.answers(r.out).get(f"{target}/stream:stream") == "ok", f"no control: {r}"
     traps.hits()
     got = probe.inside("connect", f"{target}/stream", opts=(*opts, "--security-profile", "untrusted"))
     assert got and "ok" not in got.values(), got
@@ -224,12 +222,12 @@ def test_untrusted_whatever_the_target_is_called(probe, traps, target):
 def test_a_stalled_connect_does_not_stop_the_others(probe):
     """A server with a full backlog blocks its clients; the rest of the box must go on connecting."""
     assert probe.inside("stall", "/tmp") == {"unix": "ok", "tcp": "ok"}
-    r = probe.run("stall", "/tmp", opts=("--security-profile", "untrusted", "--timeout", "10s"))
+    r = probe.run("stall", "/tmp", opts=("--security-profile", "untrusted", "--timeout", "5s"))
     assert attack.answers(r.o.out) == {"unix": "ok", "tcp": "ok"}, r
 
 
 def test_a_stalled_connect_does_not_hide_an_escape(probe):
-    r = probe.run("stall", "/tmp", "mount", opts=("--security-profile", "untrusted", "--timeout", "10s"))
+    r = probe.run("stall", "/tmp", "mount", opts=("--security-profile", "untrusted", "--timeout", "5s"))
     assert "SURVIVED" not in r.o.out
     assert r.rc == 159 and r.o.fault_type == "escape_blocked", r
 
@@ -244,7 +242,7 @@ def test_race_in_the_default_profile_is_the_control(probe, ws):
     assert got > 20
 
 
-@pytest.mark.parametrize("opts", [(), ("--network", "host"), ("--network", "host", "--security-profile", "untrusted")], ids=["none", "host", "host-untrusted"])
+@pytest.mark.parametrize("opts", [(), ("--network", "host"), ("--security-profile", "untrusted")], ids=["none", "host", "untrusted"])
 def test_abstract_sockets(probe, traps, opts):
     """X11 and D-Bus listen here. Without a network of the host they are not there; with it Landlock's scope refuses."""
     names = [f"@{traps.abstract}", f"@{traps.abstract}-d"]
@@ -253,6 +251,15 @@ def test_abstract_sockets(probe, traps, opts):
     assert set(traps.hits()) == {"abstract", "abstract-dgram"}
     got = probe.inside("connect", *names, opts=opts)
     assert got and "ok" not in got.values(), got
+    assert traps.hits() == []
+
+
+def test_untrusted_on_the_hosts_network(probe, traps):
+    """The mediator connects in the caller's place, and it is in no Landlock domain: on the host's network it would reach abstract sockets. The two
+    options exclude each other, or it must refuse."""
+    r = probe.run("connect", f"@{traps.abstract}", opts=("--network", "host", "--security-profile", "untrusted"), json=False)
+    assert r.rc in (0, 2), r
+    assert "ok" not in attack.answers(r.out).values(), r
     assert traps.hits() == []
 
 

@@ -47,8 +47,8 @@ static void use_memory(size_t bytes)
 /* A child in the groups that waits for one byte, runs `what`, and stays until its pipe closes. */
 static pid_t start(struct limits *l, void (*what)(void), int *ret_hold)
 {
-	int fds[LIMIT_JOIN_MAX], hold[2], in[2];
-	size_t n = limits_join_fds(l, fds);
+	int fds[2 * LIMIT_JOIN_MAX], hold[2], in[2];
+	size_t n, all = limits_join_fds(l, fds, &n);
 	struct err e;
 	pid_t pid;
 	char c;
@@ -69,7 +69,7 @@ static pid_t start(struct limits *l, void (*what)(void), int *ret_hold)
 	close(in[1]);
 	ck_assert_int_eq(read(in[0], &c, 1), 1);
 	close(in[0]);
-	ck_assert_msg(limits_join(l, pid, &e) == 0, "%s", e.msg);
+	ck_assert_msg(limits_watch(l, pid, &e) == 0, "%s", e.msg);
 	*ret_hold = hold[1];
 	return pid;
 }
@@ -236,30 +236,6 @@ START_TEST(cg1_cpus)
 }
 END_TEST
 
-/* The parent may move a child that did not enter by itself. */
-START_TEST(cg1_join_moves)
-{
-	struct limits l;
-	struct err e;
-	pid_t pid;
-
-	if (!cgroup1_here("cg1_join_moves"))
-		return;
-	ck_assert_int_eq(limits_open(&l, &asked, &e), 0);
-	pid = fork();
-	if (pid == 0)
-		for (;;)
-			pause();
-	ck_assert_msg(limits_join(&l, pid, &e) == 0, "%s", e.msg);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	ck_assert_int_eq(limits_join(&l, pid, &e), -1); /* nobody there */
-	ck_assert_int_eq(e.stage, STAGE_LIMITS);
-	limits_close(&l);
-	ck_assert(!group_left(l.name));
-}
-END_TEST
-
 START_TEST(cg1_sweeps_the_dead)
 {
 	struct limits alive, l;
@@ -322,7 +298,7 @@ START_TEST(supervised_sees)
 
 	want.supervised = true;
 	ck_assert_int_eq(limits_open(&l, &want, &e), 0);
-	ck_assert_uint_eq(limits_join_fds(&l, &hold), 0);
+	ck_assert_uint_eq(limits_join_fds(&l, &hold, &n), 0);
 	pid = start(&l, drop_and_grow, &hold);
 	setpgid(pid, pid);
 	ck_assert_int_eq(limits_check(&l), LIMIT_HIT_NONE);
@@ -516,7 +492,6 @@ int main(void)
 	tcase_add_test(live, cg1_filled_by_tmpfs);
 	tcase_add_test(live, cg1_pids);
 	tcase_add_test(live, cg1_cpus);
-	tcase_add_test(live, cg1_join_moves);
 	tcase_add_test(live, cg1_sweeps_the_dead);
 	tcase_add_test(live, supervised_sees);
 	tcase_add_test(live, inside_lowers);

@@ -42,9 +42,10 @@ int cmd_grandchild(int argc, char **argv)
 			survive(argv[2]);
 			_exit(0);
 		}
-		sleep(5);
+		sleep(2);
+		_exit(0);
 	}
-	sleep(3);
+	sleep(2);
 	survive(argv[2]);
 	return 0;
 }
