@@ -112,6 +112,8 @@ struct sys_landlock_path {
 } __attribute__((packed));
 #define SYS_LANDLOCK_CREATE_VERSION 1U
 #define SYS_LANDLOCK_RULE_PATH_BENEATH 1
+#define SYS_LANDLOCK_FS_EXECUTE (1ULL << 0)
+#define SYS_LANDLOCK_FS_WRITE_FILE (1ULL << 1)
 #define SYS_LANDLOCK_FS_MAKE_CHAR (1ULL << 6)
 #define SYS_LANDLOCK_FS_MAKE_BLOCK (1ULL << 11)
 #define SYS_LANDLOCK_FS_REFER (1ULL << 13)

@@ -95,11 +95,13 @@ int locks_caps(uint64_t keep, struct err *e)
 int locks_landlock(int *ret_abi, struct err *e)
 {
 	/* Handling any file right also forbids mount, umount and pivot_root; REFER must be handled and allowed, else renames and links
-	 * across directories fail (landlock(7)). */
+	 * across directories fail (landlock(7)). To execute and to write is allowed below the box's root only: a file of the host that a magic link
+	 * still leads to (/proc/self/exe is cloche itself until the command has executed) can be neither run nor overwritten. */
+	const uint64_t inside = SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_WRITE_FILE;
 	struct sys_landlock_ruleset rs = {
-		.handled_access_fs = SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_MAKE_CHAR | SYS_LANDLOCK_FS_MAKE_BLOCK,
+		.handled_access_fs = inside | SYS_LANDLOCK_FS_MAKE_CHAR | SYS_LANDLOCK_FS_MAKE_BLOCK,
 	};
-	struct sys_landlock_path rule = { .allowed_access = SYS_LANDLOCK_FS_REFER };
+	struct sys_landlock_path rule = { .allowed_access = inside };
 	_cleanup_fd_ int set = -1, root = -1;
 	int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, SYS_LANDLOCK_CREATE_VERSION);
 

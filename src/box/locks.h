@@ -10,7 +10,8 @@
  * and reads the result back from the kernel. */
 int locks_caps(uint64_t keep, struct err *e);
 
-/* Landlock, where the kernel has it (0 also where it has not): no device nodes, no mounting, no signals or abstract unix sockets out of the box.
+/* Landlock, where the kernel has it (0 also where it has not): nothing outside the box's
+ * root executed or written, no device nodes, no mounting, no signals or abstract unix sockets out of the box.
  * `*ret_abi` is the kernel's ABI, 0 for none. */
 int locks_landlock(int *ret_abi, struct err *e);
 

@@ -2,8 +2,7 @@
  * directory), which pins the socket; the mount that it lies on decides, by the box's own mountinfo: nothing at or below the target of a
  * read-write host directory is connected to. Then the connect goes to /proc/self/fd/N of the pinned socket, on a duplicate of the caller's.
  *
- * Side effects, stated in the docs: the server sees cloche's pid as its peer. A connect to a unix socket whose backlog is full waits here, and
- * with it the box's other mediated calls; the deadline does not. */
+ * A side effect, stated in the docs: the server sees cloche's pid as its peer. */
 #include "box/mediate.h"
 
 #include <errno.h>
@@ -96,6 +95,26 @@ static int caller_path(pid_t tid, const char *path)
 	return path_open_in_root(fd, full[0] == '/' ? full + 1 : full, O_CLOEXEC);
 }
 
+/* A field of mountinfo: blanks, tabs, newlines and backslashes stand as \ooo (proc_pid_mountinfo(5)). */
+static int unescape(const char *field, char *ret, size_t cap)
+{
+	size_t n = 0;
+
+	for (; *field && *field != ' '; n++) {
+		if (n + 1 >= cap)
+			return -1;
+		if (field[0] == '\\' && field[1] >= '0' && field[1] <= '3' && field[2] >= '0' && field[2] <= '7' && field[3] >= '0' &&
+		    field[3] <= '7') {
+			ret[n] = (char)((field[1] - '0') << 6 | (field[2] - '0') << 3 | (field[3] - '0'));
+			field += 4;
+		} else {
+			ret[n] = *field++;
+		}
+	}
+	ret[n] = '\0';
+	return 0;
+}
+
 /* The target of the mount with this id, in the box's own namespace. */
 static int mount_target(pid_t init, long id, char *ret, size_t cap)
 {
@@ -113,11 +132,8 @@ static int mount_target(pid_t init, long id, char *ret, size_t cap)
 			continue;
 		for (int i = 0; i < 4 && at; i++) /* id, parent, device, root, target (proc_pid_mountinfo(5)) */
 			at = strchr(at + 1, ' ');
-		if (at && strcspn(at + 1, " ") < cap) {
-			memcpy(ret, at + 1, strcspn(at + 1, " "));
-			ret[strcspn(at + 1, " ")] = '\0';
-			found = 0;
-		}
+		if (at)
+			found = unescape(at + 1, ret, cap);
 	}
 	free(line);
 	if (f)

@@ -80,8 +80,9 @@ void monitor_failed(struct live *b, const struct err *why)
 	kill_box(b);
 	reap(b);
 	/* When init had failed by itself, its own account is the cause and ours only followed from it. */
-	if (b->order >= 0 && b->pid > 0 && recv(b->order, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m) && m.kind == INIT_FAILED)
-		b->why = m.err;
+	for (int i = 0; i < 2 && b->order >= 0 && b->pid > 0; i++) /* a reset may come before it */
+		if (recv(b->order, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m) && m.kind == INIT_FAILED)
+			b->why = m.err;
 }
 
 static int watch_workspace(struct live *b, struct err *e)
@@ -150,6 +151,9 @@ static bool on_order(struct live *b, const struct box_io *io)
 	size_t n = 0;
 	ssize_t r = fd_recv(b->order, &m, sizeof(m), fds, 2, &n);
 
+	/* An init that failed before it read all orders leaves a reset, told once before its last message. */
+	if (r < 0 && errno == ECONNRESET)
+		r = fd_recv(b->order, &m, sizeof(m), fds, 2, &n);
 	if (r != sizeof(m)) {
 		reap(b);
 		return true;

@@ -6,12 +6,29 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
 #include "base/fd.h"
 #include "base/sys.h"
 #include "box/mediate.h"
+
+#define MEDIATING_MAX 32
+
+static int start_thread(void *(*run)(void *), void *arg)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 64 << 10);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&thread, &attr, run, arg);
+	pthread_attr_destroy(&attr);
+	return r;
+}
 
 /* Reads the caller's name; the answer counts only if the notification still stands after it, else the pid may be another's by now. */
 static void record(struct notify *n, const struct seccomp_notif *req, bool ended)
@@ -47,6 +64,40 @@ static void end_box(struct notify *n, const struct seccomp_notif *req)
 	sys_pidfd_send_signal(n->init, SIGKILL);
 }
 
+struct mediated {
+	struct notify *n;
+	struct seccomp_notif req;
+};
+
+static void *mediate_thread(void *arg)
+{
+	struct mediated *m = arg;
+	struct notify *n = m->n;
+	struct seccomp_notif_resp resp = { .id = m->req.id };
+
+	mediate_connect(n->listener, n->init_pid, n->spec, &m->req, &resp);
+	ioctl(n->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+	free(m);
+	atomic_fetch_sub(&n->mediating, 1);
+	return NULL;
+}
+
+/* A connect may wait as long as its server likes: it waits on a thread of its own, so that the listener goes on hearing escapes. False when too many
+ * wait already. */
+static bool mediate_apart(struct notify *n, const struct seccomp_notif *req)
+{
+	struct mediated *m;
+
+	if (atomic_fetch_add(&n->mediating, 1) < MEDIATING_MAX && (m = malloc(sizeof(*m)))) {
+		*m = (struct mediated){ .n = n, .req = *req };
+		if (start_thread(mediate_thread, m) == 0)
+			return true;
+		free(m);
+	}
+	atomic_fetch_sub(&n->mediating, 1);
+	return false;
+}
+
 static void answer(struct notify *n, const struct seccomp_notif *req)
 {
 	struct seccomp_notif_resp resp = { .id = req->id, .error = -EPERM };
@@ -56,7 +107,9 @@ static void answer(struct notify *n, const struct seccomp_notif *req)
 		end_box(n, req); /* never answered: the caller dies where it stands */
 		return;
 	case SC_MEDIATE:
-		mediate_connect(n->listener, n->init_pid, n->spec, req, &resp);
+		if (mediate_apart(n, req))
+			return;
+		resp.error = -EAGAIN;
 		break;
 	default:
 		record(n, req, false);
@@ -102,7 +155,6 @@ static void *notify_loop(void *arg)
 int notify_start(struct notify *n, int listener, int init, pid_t init_pid, const struct box_spec *spec,
 		 const struct sc_request *request, struct err *e)
 {
-	pthread_attr_t attr;
 	int r;
 
 	n->listener = listener;
@@ -110,11 +162,7 @@ int notify_start(struct notify *n, int listener, int init, pid_t init_pid, const
 	n->init_pid = init_pid;
 	n->spec = spec;
 	n->request = request;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, 64 << 10);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&n->thread, &attr, notify_loop, n);
-	pthread_attr_destroy(&attr);
+	r = start_thread(notify_loop, n);
 	if (r != 0) {
 		errno = r;
 		return err_sys(e, "start the listener's thread");

@@ -14,7 +14,6 @@
 #include "box/seccomp.h"
 
 struct notify {
-	pthread_t thread;
 	bool running;
 	int listener;  /* owned */
 	int init;      /* pidfd of init, borrowed: killing it ends the box */
@@ -23,7 +22,7 @@ struct notify {
 	const struct sc_request *request;
 	struct box_denied denied[BOX_DENIED_MAX];
 	atomic_uint n_denied;
-	atomic_uint lost;
+	atomic_uint lost, mediating;
 	atomic_int escape; /* index into denied + 1 of the call that ended the box; 0 none */
 };
 

@@ -144,6 +144,31 @@ static int op_file(const struct walk *w, const struct op *op, struct err *e)
 	return 0;
 }
 
+/* Stands in a source. An id-mapped one comes as a detached mount, which must be attached to be stood in; source_leave takes it off again, when
+ * the overlay holds a copy of its own. */
+static int source_enter(const struct walk *w, const struct plan_source *s, struct err *e)
+{
+	if (s->check && s->tree &&
+	    (mkdirat(w->scratch, ATTACH, 0700) < 0 ||
+	     sys_move_mount(s->fd, "", w->scratch, ATTACH, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0))
+		return err_sys(e, "attach %s", s->path);
+	return fchdir(s->fd) < 0 ? err_sys(e, "enter %s", s->path) : 0;
+}
+
+static int source_leave(const struct walk *w, const struct plan_source *s, struct err *e)
+{
+	char attached[64];
+
+	if (fchdir(w->scratch) < 0)
+		return err_sys(e, "leave %s", s->path);
+	if (!s->check || !s->tree)
+		return 0;
+	snprintf(attached, sizeof(attached), "/proc/self/fd/%d/%s", w->scratch, ATTACH);
+	if (umount2(attached, MNT_DETACH) < 0 || unlinkat(w->scratch, ATTACH, AT_REMOVEDIR) < 0)
+		return err_sys(e, "take %s off", s->path);
+	return 0;
+}
+
 /* A lower-only overlay: sockets and FIFOs of the host are not reachable through it, and mountinfo tells no host path. It needs two lower
  * directories; the second is empty. */
 static int op_lower(const struct walk *w, const struct op *op, struct err *e)
@@ -152,32 +177,15 @@ static int op_lower(const struct walk *w, const struct op *op, struct err *e)
 	_cleanup_fd_ int place = -1;
 	char target[64], lower[64];
 	const char *at = place_path(w, op, target, &place);
-	bool mapped = s->check && s->tree;
-	int r;
 
 	if (!at)
 		return err_sys(e, "mount target /%s", op->path);
-	if (mapped) { /* a detached mount must be attached to be stood in */
-		if (mkdirat(w->scratch, ATTACH, 0700) < 0 ||
-		    sys_move_mount(s->fd, "", w->scratch, ATTACH, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
-			return err_sys(e, "attach %s", s->path);
-	}
-	if (fchdir(s->fd) < 0)
-		return err_sys(e, "enter %s", s->path);
+	if (source_enter(w, s, e) < 0)
+		return -1;
 	snprintf(lower, sizeof(lower), "lowerdir=.:/proc/self/fd/%d,userxattr", w->empty);
-	r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);
-	if (r < 0)
-		err_sys(e, "overlay of %s on /%s", s->path, op->path);
-	if (fchdir(w->root) < 0)
-		return err_sys(e, "return to the new root");
-	if (mapped) {
-		char attached[64];
-
-		snprintf(attached, sizeof(attached), "/proc/self/fd/%d/%s", w->scratch, ATTACH);
-		umount2(attached, MNT_DETACH);
-		unlinkat(w->scratch, ATTACH, AT_REMOVEDIR);
-	}
-	return r;
+	if (mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower) < 0)
+		return err_sys(e, "overlay of %s on /%s", s->path, op->path);
+	return source_leave(w, s, e);
 }
 
 static int op_bind(const struct walk *w, const struct op *op, struct err *e)
@@ -299,21 +307,19 @@ static int root_overlay(struct walk *w, struct err *e)
 {
 	const struct plan_source *s = &w->p->sources[0];
 	char target[64], options[160];
-	bool mapped = s->check && s->tree;
 
 	if (mkdirat(w->scratch, "upper", 0755) < 0 || mkdirat(w->scratch, "work", 0700) < 0 ||
 	    mkdirat(w->scratch, "root", 0755) < 0)
 		return err_sys(e, "prepare the overlay");
-	if (mapped && (mkdirat(w->scratch, ATTACH, 0700) < 0 ||
-		       sys_move_mount(s->fd, "", w->scratch, ATTACH, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0))
-		return err_sys(e, "attach %s", s->path);
-	if (fchdir(s->fd) < 0)
-		return err_sys(e, "enter %s", s->path);
+	if (source_enter(w, s, e) < 0)
+		return -1;
 	snprintf(target, sizeof(target), "/proc/self/fd/%d/root", w->scratch);
 	snprintf(options, sizeof(options),
 		 "lowerdir=.,upperdir=/proc/self/fd/%d/upper,workdir=/proc/self/fd/%d/work,userxattr", w->scratch, w->scratch);
 	if (mount("cloche", target, "overlay", FIXED_FLAGS, options) < 0)
 		return err_sys(e, "overlay over %s", s->path);
+	if (source_leave(w, s, e) < 0)
+		return -1;
 	w->root = openat(w->scratch, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return w->root < 0 ? err_sys(e, "open the new root") : 0;
 }

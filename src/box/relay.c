@@ -23,11 +23,9 @@ int relay_capture(struct relay *r, uint64_t cap, struct err *e)
 {
 	r->capture = true;
 	r->to = -1;
-	r->cap = cap & ~1ULL;
-	if (r->cap < 2)
-		r->cap = 2;
+	r->cap = cap;
 	/* Only what is written is ever backed by memory. */
-	r->store = mmap(NULL, r->cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	r->store = mmap(NULL, cap ? cap : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (r->store == MAP_FAILED) {
 		r->store = NULL;
 		return err_sys(e, "reserve %llu bytes for output (--max-output)", (unsigned long long)cap);
@@ -46,10 +44,12 @@ unsigned relay_poll(const struct relay *r, struct pollfd p[2])
 
 static void relay_store(struct relay *r, const char *data, size_t n)
 {
-	uint64_t half = r->cap / 2;
+	uint64_t half = r->cap / 2, ring = r->cap - half;
 
-	while (n > 0) {
-		uint64_t at = r->total < half ? r->total : half + (r->total - half) % half;
+	if (r->cap == 0)
+		r->total += n;
+	while (n > 0 && r->cap > 0) {
+		uint64_t at = r->total < half ? r->total : half + (r->total - half) % ring;
 		uint64_t room = (r->total < half ? half : r->cap) - at;
 		size_t k = n < room ? n : (size_t)room;
 
@@ -138,12 +138,12 @@ void relay_drain(struct relay *r)
 
 int relay_take(struct relay *r, struct box_stream *s, struct err *e)
 {
-	uint64_t half = r->cap / 2, in_tail = r->total > half ? r->total - half : 0;
-	uint64_t first = in_tail > half ? in_tail % half : 0; /* where the ring's oldest byte stands */
+	uint64_t half = r->cap / 2, ring = r->cap - half, in_tail = r->total > half ? r->total - half : 0;
+	uint64_t first = ring && in_tail > ring ? in_tail % ring : 0; /* where the ring's oldest byte stands */
 
 	s->head_len = (size_t)(r->total < half ? r->total : half);
-	s->tail_len = (size_t)(in_tail < half ? in_tail : half);
-	s->cut = in_tail > half ? in_tail - half : 0;
+	s->tail_len = (size_t)(in_tail < ring ? in_tail : ring);
+	s->cut = in_tail > ring ? in_tail - ring : 0;
 	s->head = malloc(s->head_len + 1);
 	s->tail = malloc(s->tail_len + 1);
 	if (!s->head || !s->tail)
@@ -162,6 +162,6 @@ void relay_close(struct relay *r)
 	free(r->chunk);
 	r->chunk = NULL;
 	if (r->store)
-		munmap(r->store, r->cap);
+		munmap(r->store, r->cap ? r->cap : 1);
 	r->store = NULL;
 }

@@ -22,7 +22,7 @@ struct relay {
 	size_t at, len;
 	/* capture */
 	bool capture;
-	char *store;     /* mapped once: first half head, second half a ring */
+	char *store;     /* mapped once: first half head, second half (a byte more when odd) a ring */
 	uint64_t cap, total;
 };
 

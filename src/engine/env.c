@@ -43,7 +43,7 @@ static int env_set(struct prepared *p, const char *pair, struct err *e)
 	return 0;
 }
 
-/* NAME=VALUE as POSIX has names; a newline or control character in a value would end up in somebody's log or shell. */
+/* NAME=VALUE as POSIX has names. A value may hold anything: keys and certificates have many lines. */
 static int env_check(const char *pair, const char *where, struct err *e)
 {
 	size_t n = name_len(pair);
@@ -80,25 +80,24 @@ static int env_option(struct prepared *p, const char *text, struct err *e)
 	return env_set(p, pair, e);
 }
 
-/* One NAME=VALUE a line; empty lines and lines that start with # are passed over. The text lives on: pairs point into it. */
-static int env_file(struct prepared *p, const char *path, struct err *e)
+int env_file_text(struct prepared *p, const char *path, char *text, size_t len, struct err *e)
 {
-	char *text = malloc(ENV_FILE_MAX), where[160], *line, *next;
 	unsigned number = 0;
+	char where[160], *next;
 
-	if (!text)
-		return err_set(e, ERR_SYS, "out of memory for --env-file");
-	if (fd_read_file_at(AT_FDCWD, path, text, ENV_FILE_MAX) < 0) {
-		free(text);
-		return err_sys(e, "--env-file %s", path);
-	}
-	for (line = text; line; line = next) {
+	if (memchr(text, '\0', len))
+		return err_set(e, ERR_USAGE, "--env-file %.100s: holds a NUL byte, so it is no text", path);
+	for (char *line = text; line; line = next) {
+		size_t n;
+
 		next = strchr(line, '\n');
 		if (next)
 			*next++ = '\0';
 		number++;
 		line += strspn(line, " \t");
-		line[strcspn(line, "\r")] = '\0';
+		n = strlen(line);
+		if (n > 0 && line[n - 1] == '\r') /* a file from Windows */
+			line[n - 1] = '\0';
 		if (*line == '\0' || *line == '#')
 			continue;
 		snprintf(where, sizeof(where), "--env-file %.100s line %u", path, number);
@@ -108,6 +107,22 @@ static int env_file(struct prepared *p, const char *path, struct err *e)
 			return -1;
 	}
 	return 0;
+}
+
+static int env_file(struct prepared *p, const char *path, struct err *e)
+{
+	char *text = malloc(ENV_FILE_MAX);
+	ssize_t n;
+
+	if (!text)
+		return err_set(e, ERR_SYS, "out of memory for --env-file");
+	n = fd_read_file_at(AT_FDCWD, path, text, ENV_FILE_MAX);
+	if (n < 0) {
+		err_sys(e, "--env-file %.200s", path);
+		free(text);
+		return -1;
+	}
+	return env_file_text(p, path, text, (size_t)n, e);
 }
 
 static int env_fmt(struct prepared *p, struct err *e, const char *name, const char *head, const char *tail)

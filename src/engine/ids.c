@@ -18,6 +18,7 @@
 #define OUTER_FIRST 2113929216U /* 0x7e000000 */
 #define OUTER_COUNT 65536U
 #define PASSWD_MAX (1 << 20)
+#define ID_MAX (UINT32_MAX - 2)
 
 uint32_t ids_outer(const char *map, uint32_t salt)
 {
@@ -29,10 +30,8 @@ uint32_t ids_outer(const char *map, uint32_t salt)
 		map += used;
 		if (want >= inside && want < inside + count)
 			return want;
-		if (count > 1 && inside + count - 1 <= UINT32_MAX)
+		if (count > 0 && inside + count - 1 <= ID_MAX && inside + count - 1 > 0)
 			best = (uint32_t)(inside + count - 1);
-		else if (inside != 0 && count == 1 && inside <= UINT32_MAX)
-			best = (uint32_t)inside;
 	}
 	return best;
 }
@@ -57,24 +56,51 @@ static int outer(struct box_spec *s, struct err *e)
 	return 0;
 }
 
+/* An id as passwd(5) and --user have it: decimal, and not the two highest, which the kernel keeps for itself. Moves *text on. */
+static int id_read(const char **text, uint32_t *ret)
+{
+	unsigned long v;
+	char *end;
+
+	if (**text < '0' || **text > '9')
+		return -1;
+	errno = 0;
+	v = strtoul(*text, &end, 10);
+	if (errno != 0 || v > ID_MAX)
+		return -1;
+	*text = end;
+	*ret = (uint32_t)v;
+	return 0;
+}
+
+/* Field `n` of a line of passwd(5), counted from 0, or NULL. */
+static const char *passwd_field(const char *line, unsigned n)
+{
+	for (; n > 0; n--) {
+		line += strcspn(line, ":\n");
+		if (*line++ != ':')
+			return NULL;
+	}
+	return line;
+}
+
 /* Finds "name:" in a passwd file of a root file system. */
 static int passwd_find(const char *text, const char *name, uid_t *uid, gid_t *gid, char *home, size_t cap)
 {
 	size_t n = strlen(name);
 
 	for (const char *line = text; line && *line; line = strchr(line, '\n'), line += line != NULL) {
-		unsigned u, g;
-		int at = 0;
+		const char *u = passwd_field(line, 2), *g = passwd_field(line, 3), *dir = passwd_field(line, 5);
+		uint32_t id, group;
 
-		if (strncmp(line, name, n) != 0 || line[n] != ':')
+		if (strcspn(line, ":\n") != n || strncmp(line, name, n) != 0)
 			continue;
-		line = strchr(line + n + 1, ':');
-		if (!line || sscanf(line, ":%u:%u:%*[^:\n]:%n", &u, &g, &at) < 2)
+		if (!u || id_read(&u, &id) < 0 || *u != ':' || !g || id_read(&g, &group) < 0 || *g != ':')
 			return -1;
-		*uid = u;
-		*gid = g;
-		if (at > 0 && line[at] == '/' && strcspn(line + at, ":\n") < cap)
-			snprintf(home, cap, "%.*s", (int)strcspn(line + at, ":\n"), line + at);
+		*uid = id;
+		*gid = group;
+		if (dir && *dir == '/' && strcspn(dir, ":\n") < cap)
+			snprintf(home, cap, "%.*s", (int)strcspn(dir, ":\n"), dir);
 		return 0;
 	}
 	return -1;
@@ -96,20 +122,22 @@ static int user_of_rootfs(struct box_spec *s, const char *name, char *home, size
 	if (n >= 0)
 		r = passwd_find(text, name, &s->uid, &s->gid, home, cap);
 	free(text);
-	return r < 0 ? err_set(e, ERR_USAGE, "--user %s: no such user in %s; give UID or UID:GID", name, s->root.name) : 0;
+	return r < 0 ? err_set(e, ERR_USAGE, "--user %.60s: no such user in %.200s; give UID or UID:GID", name, s->root.name) : 0;
 }
 
 static int user_number(struct box_spec *s, const char *text, struct err *e)
 {
-	unsigned long uid, gid;
-	char *end;
+	const char *at = text;
+	uint32_t uid = 0, gid = 0;
+	bool bad = id_read(&at, &uid) < 0;
 
-	uid = strtoul(text, &end, 10);
 	gid = uid;
-	if (*end == ':' && end[1] >= '0' && end[1] <= '9')
-		gid = strtoul(end + 1, &end, 10);
-	if (*end != '\0' || strlen(text) > 21 || uid > UINT32_MAX - 2 || gid > UINT32_MAX - 2)
-		return err_set(e, ERR_USAGE, "--user %s: give NAME, UID or UID:GID, ids from 0 to %u", text, UINT32_MAX - 2);
+	if (!bad && *at == ':') {
+		at++;
+		bad = id_read(&at, &gid) < 0;
+	}
+	if (bad || *at != '\0')
+		return err_set(e, ERR_USAGE, "--user %.60s: give NAME, UID or UID:GID, ids from 0 to %u", text, ID_MAX);
 	s->uid = (uid_t)uid;
 	s->gid = (gid_t)gid;
 	return 0;
@@ -119,7 +147,8 @@ int ids_prepare(const struct request *r, struct prepared *p, struct err *e)
 {
 	struct box_spec *s = &p->spec;
 	bool dir = s->root.kind == ROOTFS_DIR;
-	char home[256] = "";
+	char home[256] = "", clean[4096];
+	struct err odd; /* a home that is no plain path is no home */
 
 	s->uid = s->gid = dir ? 0 : 1000;
 	if (r->user && r->user[0] >= '0' && r->user[0] <= '9') {
@@ -129,10 +158,10 @@ int ids_prepare(const struct request *r, struct prepared *p, struct err *e)
 		if (user_of_rootfs(s, r->user, home, sizeof(home), e) < 0)
 			return -1;
 	} else if (r->user && image_host_user(r->user, &s->uid, &s->gid) < 0) {
-		return err_set(e, ERR_USAGE, "--user %s: the host image has root, user and nobody; or give UID or UID:GID", r->user);
+		return err_set(e, ERR_USAGE, "--user %.60s: the host image has root, user and nobody; or give UID or UID:GID", r->user);
 	}
-	if (home[0])
-		s->home = strdup(home);
+	if (home[0] && path_normalise(home, clean, &odd) == 0)
+		s->home = strdup(clean);
 	if (!s->home)
 		s->home = dir ? (s->uid ? "/home/user" : "/root") : image_host_home(s->uid);
 	return outer(s, e);

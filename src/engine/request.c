@@ -19,12 +19,13 @@
 #include "engine/ids.h"
 
 #define MIB (1ULL << 20)
+#define SHM_DEFAULT (64 * MIB)
 
 void request_defaults(struct request *r)
 {
 	memset(r, 0, sizeof(*r));
 	r->limits = (struct box_limits){ .memory = 512 * MIB, .pids = 256, .output = 64 * MIB, .file_size = BOX_LIMIT_NONE,
-					 .open_files = 0, .workspace_max = BOX_LIMIT_NONE, .shm = 64 * MIB };
+					 .open_files = 0, .workspace_max = BOX_LIMIT_NONE, .shm = BOX_LIMIT_NONE };
 }
 
 int request_add(struct request_list *l, const char *value, const char *option, struct err *e)
@@ -71,6 +72,10 @@ static int prepare_limits(const struct request *r, struct box_spec *s, struct er
 		return err_set(e, ERR_USAGE, "--workspace-max needs --workspace");
 	/* What a box keeps in memory file systems counts against its memory; smaller than it, so that a full disk is ENOSPC and no kill. */
 	l->root = l->memory / 2;
+	if (l->shm == BOX_LIMIT_NONE)
+		l->shm = l->memory / 2 < SHM_DEFAULT ? l->memory / 2 : SHM_DEFAULT;
+	if (l->shm == 0) /* to the kernel that is no limit at all */
+		return err_set(e, ERR_USAGE, "--shm-size: the size is zero");
 	if (l->shm > l->memory)
 		return err_set(e, ERR_USAGE, "--shm-size is larger than --memory");
 	return 0;
@@ -95,7 +100,7 @@ static int cap_set(const struct request_list *l, const char *option, bool all_ok
 	return 0;
 }
 
-/* Everything is dropped unless asked otherwise. To drop single ones means to keep docker's other thirteen. */
+/* Everything is dropped unless asked otherwise. To drop single ones means to keep docker's other thirteen; under `untrusted` none is kept. */
 static int prepare_caps(const struct request *r, struct box_spec *s, struct err *e)
 {
 	uint64_t add = 0, drop = 0;
@@ -103,7 +108,7 @@ static int prepare_caps(const struct request *r, struct box_spec *s, struct err 
 	if (cap_set(&r->cap_add, "cap-add", false, &add, e) < 0 || cap_set(&r->cap_drop, "cap-drop", true, &drop, e) < 0)
 		return -1;
 	s->cap_keep = add;
-	if (r->cap_drop.n > 0 && drop != UINT64_MAX)
+	if (r->cap_drop.n > 0 && drop != UINT64_MAX && s->profile != BOX_PROFILE_UNTRUSTED)
 		s->cap_keep |= locks_cap_defaults() & ~drop;
 	return 0;
 }
@@ -194,7 +199,7 @@ void request_hints(struct prepared *p)
 			p->n_notes++;
 }
 
-int request_prepare(const struct request *r, struct prepared *p, struct err *e)
+static int prepare(const struct request *r, struct prepared *p, struct err *e)
 {
 	struct box_spec *s = &p->spec;
 
@@ -216,4 +221,15 @@ int request_prepare(const struct request *r, struct prepared *p, struct err *e)
 		return err_at(e, STAGE_MOUNT);
 	prepare_notes(p);
 	return 0;
+}
+
+int request_prepare(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct err why;
+
+	if (prepare(r, p, &why) == 0)
+		return 0;
+	*e = why;
+	str_printable(e->msg, sizeof(e->msg), why.msg); /* the caller's words stand in it: one line, whatever they hold */
+	return -1;
 }

@@ -202,6 +202,17 @@ def status_of(pid):
     return rows
 
 
+def init_of(pid):
+    """The process 1 of the box that this process of the host lives in, found by its parents. Never the host's own."""
+    while True:
+        status = status_of(pid)
+        inner = status["NSpid"].split()
+        assert len(inner) > 1, "not in a box"
+        if inner[-1] == "1":
+            return pid
+        pid = int(status["PPid"])
+
+
 def wait_marked(mark, n=1):
     """The pids of the processes on the host whose command line holds the mark, once there are n."""
     return boxlib.wait_for(lambda: (lambda p: p if len(p) >= n else None)(boxlib.find_marked(mark)), timeout=20)

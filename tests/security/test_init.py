@@ -68,24 +68,13 @@ def test_init_goes_on_in_every_kind_of_box(probe):
         assert got["environ"] != "ok" and got["mem"] != "ok", opts
 
 
-def init_of(pid):
-    """The process 1 of the pid namespace that this host pid lives in, found by its parent chain."""
-    while True:
-        status = attack.status_of(pid)
-        inner = status["NSpid"].split()
-        if len(inner) > 1 and inner[-1] == "1":
-            return pid
-        pid = int(status["PPid"])
-        assert pid > 1, "no init found"
-
-
 def test_priorities_of_init_are_untouched(probe, ws):
     """Asks the host: neither nice value, CPU set nor limits of init moved, whatever the attacks were told."""
     mark = uuid.uuid4().hex
     with boxlib.running(*probe.mount, "--", attack.PROBE, "sleep", mark) as p:
         pid = wait = attack.wait_marked(mark)
         assert wait, p
-        pid = init_of(pid[0])
+        pid = attack.init_of(pid[0])
         before = pathlib.Path("/proc", str(pid), "limits").read_text() if boxlib.IS_ROOT else None
         nice = pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()[16]
         assert nice == str(os.getpriority(os.PRIO_PROCESS, 0))
@@ -102,7 +91,7 @@ def test_init_is_not_dumpable_for_its_owner(probe):
     with boxlib.running(*probe.mount, "--", attack.PROBE, "sleep", mark):
         pids = attack.wait_marked(mark)
         assert pids
-        init = init_of(pids[0])
+        init = attack.init_of(pids[0])
         assert os.stat(f"/proc/{init}/status").st_uid == 0, "files of a dumpable process belong to its user"
         if not boxlib.IS_ROOT:
             assert not pid_owner_may(init)
@@ -113,7 +102,7 @@ def test_init_shows_nothing_of_the_caller_in_argv(probe):
     with boxlib.running(*probe.mount, "-e", f"TOKEN={mark}", "--", attack.PROBE, "sleep", "x" + mark[7:]):
         pids = attack.wait_marked("x" + mark[7:])
         assert pids
-        line = pathlib.Path("/proc", str(init_of(pids[0])), "cmdline").read_bytes()
+        line = pathlib.Path("/proc", str(attack.init_of(pids[0])), "cmdline").read_bytes()
         assert mark.encode() not in line
         assert b"--" not in line
 
