@@ -240,9 +240,7 @@ static int on_time(struct live *b)
 static void move_streams(struct live *b, const struct pollfd *p)
 {
 	for (int i = 0; i < 3; i++) {
-		const struct pollfd *in = &p[2 * i], *out = &p[2 * i + 1];
-
-		relay_move(&b->relays[i], in->revents != 0, out->revents != 0);
+		relay_move(&b->relays[i], p[2 * i].revents, p[2 * i + 1].revents);
 	}
 }
 

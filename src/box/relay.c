@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -112,20 +113,28 @@ static bool relay_read(struct relay *r)
 	return true;
 }
 
-void relay_move(struct relay *r, bool readable, bool writable)
+void relay_move(struct relay *r, short in, short out)
 {
-	if (writable)
+	if (out)
 		relay_write(r);
-	if (readable && r->from >= 0 && r->at >= r->len)
+	if (in & POLLIN && r->from >= 0 && r->at >= r->len)
 		relay_read(r);
+	else if (in && !(in & POLLIN)) /* its end, with nothing left in it */
+		fd_close(&r->from);
 	if (r->own_to && r->from < 0 && r->at >= r->len)
 		fd_close(&r->to);
 }
 
 void relay_drain(struct relay *r)
 {
+	int left = 0;
+
 	if (r->from < 0)
 		return;
+	if (r->at >= r->len && ioctl(r->from, FIONREAD, &left) == 0 && left == 0) {
+		fd_close(&r->from);
+		return;
+	}
 	fcntl(r->from, F_SETFL, fcntl(r->from, F_GETFL) | O_NONBLOCK);
 	if (r->capture) {
 		while (r->from >= 0 && relay_read(r))

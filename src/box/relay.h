@@ -31,8 +31,8 @@ void relay_init(struct relay *r, int from, int to);
 int relay_capture(struct relay *r, uint64_t cap, struct err *e);
 /* Fills up to two pollfds (events 0 and fd -1 when not waiting); returns how many. */
 unsigned relay_poll(const struct relay *r, struct pollfd p[2]);
-/* Moves what can be moved. `from` must be non-blocking or known readable. */
-void relay_move(struct relay *r, bool readable, bool writable);
+/* Moves what can be moved, by the revents of the two pollfds. */
+void relay_move(struct relay *r, short in, short out);
 /* After the box is gone: takes what is still in `from` without waiting for its end. */
 void relay_drain(struct relay *r);
 static inline bool relay_pending(const struct relay *r)

@@ -152,7 +152,7 @@ static int sv_open(struct limits *l, const struct box_limits *want, struct err *
 		if (l->state[LIMIT_OPEN_FILES].effective > LIMITS_OPEN_FILES_SOFT)
 			l->state[LIMIT_OPEN_FILES].effective = LIMITS_OPEN_FILES_SOFT;
 	snprintf(l->note, sizeof(l->note),
-		 "limits are supervised (best effort: memfd, socket and pipe memory unseen); not for hostile code");
+		 "limits are supervised (best effort, not for hostile code): `cloche doctor` says how the kernel can hold them");
 	return 0;
 }
 
@@ -164,7 +164,8 @@ static int sv_watch(struct limits *l, pid_t pid, struct err *e)
 	if (access(path, R_OK) < 0)
 		return err_sys(e, "the box's memory can't be sampled: %s", path);
 	l->init = pid;
-	l->avail_start = meminfo("MemAvailable:");
+	/* Most boxes have ended before the first look is due. */
+	l->due_us = limits_now_us() + PERIOD_MS * 1000ull;
 	return 0;
 }
 
@@ -192,6 +193,8 @@ static enum limit_hit sv_check(struct limits *l)
 	if (t.tasks > l->sampled_pids_peak)
 		l->sampled_pids_peak = t.tasks;
 	avail = meminfo("MemAvailable:");
+	if (l->avail_start == 0)
+		l->avail_start = avail;
 	pace(l, limits_now_us() - begin, bytes);
 	l->due_us = limits_now_us() + l->period_ms * 1000ull;
 	if (l->memory_cap == BOX_LIMIT_NONE)

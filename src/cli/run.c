@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "box/launch.h"
+#include "box/self.h"
 #include "cli/outcome_json.h"
 #include "cli/run_opts.h"
 #include "cli/run_plan.h"
@@ -42,21 +43,6 @@ static void note_stdin(const struct run_options *o)
 		return;
 	if (poll(&p, 1, 0) > 0 && p.revents & POLLIN)
 		note("standard input holds data, which the box does not see: add -i to forward it");
-}
-
-static void note_limits(const struct box_outcome *out)
-{
-	char text[200];
-
-	if (out->note[0])
-		note(out->note);
-	for (int i = LIMIT_MEMORY; i <= LIMIT_CPUS; i++)
-		if (out->limits[i].rung && !out->limits[i].enforced && out->limits[i].requested != BOX_LIMIT_NONE) {
-			snprintf(text, sizeof(text),
-				 "%s is %s, not enforced by the kernel: see `cloche doctor`, or refuse this with --require-limits",
-				 limit_name((enum limit_name)i), out->limits[i].rung);
-			note(text);
-		}
 }
 
 static int put(const struct buf *b)
@@ -144,13 +130,18 @@ int cli_run(int argc, char **argv)
 		return refuse(&o, &e);
 	if (o.plan)
 		return show_plan();
+	if (self_protect(cli_title.argv, &e) < 0) {
+		err_at(&e, STAGE_LOCKS);
+		return refuse(&o, &e);
+	}
 	note_stdin(&o);
 	io.capture = o.json;
 	io.title = cli_title.start;
 	io.title_len = cli_title.len;
 	if (box_run(&prepared.spec, &io, &out, &e) < 0)
 		return refuse(&o, &e);
-	note_limits(&out);
+	if (out.note[0])
+		note(out.note);
 	if (outcome_code(&out) != 0 && out.fault != FAULT_CANCELLED)
 		request_hints(&prepared);
 	rc = o.json ? tell_json(&o, &out) : tell_text(&o, &out);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 struct cli_title {
+	char **argv; /* the whole, as main got it */
 	char *start;
 	size_t len;
 };

@@ -12,6 +12,7 @@ int main(int argc, char **argv)
 	for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0 && fd <= STDERR_FILENO; fd = dup(fd))
 		;
 	if (argc > 0) {
+		cli_title.argv = argv;
 		cli_title.start = argv[0];
 		cli_title.len = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
 	}

@@ -59,7 +59,8 @@ def test_in_every_kind_of_box(probe, opts):
 def test_streaming_says_it_in_one_line(probe):
     r = probe.run("end", "mount", json=False)
     assert r.rc == 159
-    assert re.fullmatch(rb"cloche: escape_blocked: [^\n]*mount[^\n]*\n", r.err), r
+    assert len(attack.complaints(r.err)) == 1, r
+    assert re.fullmatch(rb"cloche: escape_blocked: .*mount.*", attack.complaints(r.err)[0]), r
 
 
 def test_harmless_calls_do_not_end_it(probe):
@@ -96,8 +97,8 @@ def test_hostile_names(probe, ws, comm):
     assert all(b >= 32 for b in r.out.rstrip(b"\n")), r
     r = probe.run(*args, opts=("--workspace", ws), json=False)
     assert r.rc == 159
-    assert r.err.endswith(b"\n") and r.err.count(b"\n") == 1
-    assert all(b >= 32 and b != 127 for b in r.err[:-1]), r
+    assert r.err.endswith(b"\n") and len(attack.complaints(r.err)) == 1, r
+    assert all(b >= 32 and b != 127 for b in r.err.replace(b"\n", b"")), r
 
 
 def test_storm_under_a_timer(probe, ws):

@@ -74,7 +74,7 @@ def test_nothing_is_typed_into_the_callers_terminal(probe, flags):
 
 def test_own_terminal_is_another_one(probe):
     """The box's terminal lives in its own /dev/pts; the caller's is neither its standard input nor to be opened."""
-    rc, out, _ = under_terminal([boxlib.CLOCHE, "run", "-t", *probe.mount, "--", "sh", "-c", "tty; ls /dev/pts; ls -l /proc/self/fd | wc -l"])
+    rc, out, _ = under_terminal([boxlib.CLOCHE, "run", "-q", "-t", *probe.mount, "--", "sh", "-c", "tty; ls /dev/pts; ls -l /proc/self/fd | wc -l"])
     lines = out.decode().split()
     assert rc == 0, out
     assert lines[0] == "/dev/pts/0"

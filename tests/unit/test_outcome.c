@@ -196,7 +196,8 @@ END_TEST
 /* The caller's and the box's words are quoted as one printable line (judge checks that), cut rather than left out. */
 START_TEST(hostile_words)
 {
-	static char big[3000], *hostile[] = { (char[]){ "a\nb\x1b]0;x\x07" }, big, (char[]){ "\xff\xfe" }, (char[]){ "" } };
+	static char big[3000];
+	char *hostile[] = { (char[]){ "a\nb\x1b]0;x\x07" }, big, (char[]){ "\xff\xfe" }, (char[]){ "" } };
 	struct box_evidence v = { .err = &why, .failed = true };
 
 	memset(big, 'q', sizeof(big) - 1);

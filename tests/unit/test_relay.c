@@ -46,7 +46,7 @@ static void feed(uint64_t *at, size_t n)
 		ck_assert_int_eq(fd_write_all(in[1], chunk, k), 0);
 		*at += k;
 		n -= k;
-		relay_move(&r, true, false);
+		relay_move(&r, POLLIN, 0);
 	}
 }
 
@@ -162,7 +162,7 @@ START_TEST(capture_ends_with_its_source)
 	feed(&at, 10);
 	fd_close(&in[1]);
 	ck_assert(is_open(from));
-	relay_move(&r, true, false);
+	relay_move(&r, POLLIN, 0);
 	ck_assert_int_eq(r.from, -1);
 	ck_assert(!is_open(from));
 	check_kept(10, 100);
@@ -199,7 +199,7 @@ START_TEST(back_pressure)
 	relay_poll(&r, p);
 	ck_assert_int_eq(p[0].fd, r.from);
 	ck_assert_int_eq(p[1].fd, -1);
-	relay_move(&r, true, false);
+	relay_move(&r, POLLIN, 0);
 	ck_assert(relay_pending(&r));
 	relay_poll(&r, p);
 	ck_assert_int_eq(p[0].fd, -1);
@@ -227,7 +227,7 @@ START_TEST(no_write_is_larger_than_a_ready_pipe_takes)
 
 	memset(buf, 'x', sizeof(buf));
 	ck_assert_int_eq(write(in[1], buf, 20000), 20000);
-	relay_move(&r, true, false);
+	relay_move(&r, POLLIN, 0);
 	relay_move(&r, false, true);
 	ck_assert_int_eq(read(out[0], got, sizeof(got)), 4096);
 }
@@ -243,7 +243,7 @@ START_TEST(a_regular_file_takes_it_at_once)
 	relay_init(&r, in[0], file);
 	memset(buf, 'x', sizeof(buf));
 	ck_assert_int_eq(write(in[1], buf, sizeof(buf)), sizeof(buf));
-	relay_move(&r, true, false);
+	relay_move(&r, POLLIN, 0);
 	relay_move(&r, false, true);
 	ck_assert_int_eq(lseek(file, 0, SEEK_CUR), sizeof(buf));
 	ck_assert(!relay_pending(&r));
@@ -288,7 +288,7 @@ START_TEST(epipe_closes_the_source)
 	int from = r.from;
 
 	ck_assert_int_eq(write(in[1], "hello", 5), 5);
-	relay_move(&r, true, false);
+	relay_move(&r, POLLIN, 0);
 	fd_close(&out[0]);
 	relay_move(&r, false, true);
 	ck_assert_int_eq(r.from, -1);
@@ -309,10 +309,10 @@ START_TEST(stdin_is_closed_after_the_last_byte)
 	r.own_to = true;
 	ck_assert_int_eq(write(in[1], "last", 4), 4);
 	fd_close(&in[1]);
-	relay_move(&r, true, false);
+	relay_move(&r, POLLIN, 0);
 	ck_assert_int_eq(r.to, to);
 	relay_move(&r, true, true); /* written, and then the end is seen */
-	relay_move(&r, true, false);
+	relay_move(&r, POLLIN, 0);
 	ck_assert_int_eq(r.to, -1);
 	ck_assert(!is_open(to));
 	ck_assert_int_eq(read(out[0], got, sizeof(got)), 4);
@@ -326,7 +326,7 @@ START_TEST(stdin_that_the_command_closed)
 
 	r.own_to = true;
 	ck_assert_int_eq(write(in[1], "x", 1), 1);
-	relay_move(&r, true, false);
+	relay_move(&r, POLLIN, 0);
 	fd_close(&out[0]);
 	relay_move(&r, false, true);
 	ck_assert(!is_open(to));

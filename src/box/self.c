@@ -1,0 +1,52 @@
+#include "box/self.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/sys.h"
+
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+extern char **environ;
+
+static int self_copy(int exe, int copy)
+{
+	struct stat st;
+	off_t left;
+
+	if (fstat(exe, &st) < 0)
+		return -1;
+	for (left = st.st_size; left > 0;) {
+		ssize_t n = sendfile(copy, exe, NULL, (size_t)left);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return -1;
+		left -= n;
+	}
+	return fcntl(copy, F_ADD_SEALS, SEALS);
+}
+
+int self_protect(char **argv, struct err *e)
+{
+	_cleanup_fd_ int exe = -1, copy = -1;
+
+	if (syscall(SYS_landlock_create_ruleset, NULL, 0, SYS_LANDLOCK_CREATE_VERSION) >= 2)
+		return 0;
+	exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	if (exe < 0)
+		return err_sys(e, "open /proc/self/exe: is /proc mounted?");
+	if (fcntl(exe, F_GET_SEALS) == SEALS) /* this is the copy */
+		return 0;
+	copy = memfd_create("cloche", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (copy < 0 || self_copy(exe, copy) < 0)
+		return err_sys(e, "copy cloche into sealed memory (this kernel has no Landlock, which would do instead)");
+	fexecve(copy, argv, environ);
+	return err_sys(e, "run cloche from sealed memory (this kernel has no Landlock, which would do instead)");
+}
