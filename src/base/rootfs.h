@@ -2,6 +2,7 @@
  * the other. Whoever fills it owns the strings and keeps them until the box has ended. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -27,6 +28,7 @@ struct rootfs_entry {
 	const char *text;
 	size_t len;  /* FILE: bytes of text; else 0 */
 	mode_t mode; /* DIR and FILE */
+	bool copy;   /* LOWER of a directory of links, BIND of a small file: a copy kept ready is as good */
 };
 
 struct rootfs {

@@ -28,6 +28,7 @@
 #include "box/idmap.h"
 #include "box/monitor.h"
 #include "box/netns.h"
+#include "box/skeleton.h"
 #include "box/userns_why.h"
 
 static const uint64_t ns_flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -79,6 +80,30 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 		b->relays[0].own_to = true;
 	}
 	return 0;
+}
+
+/* The child takes the skeleton over as its working directory: it lies where the child's own ids may not even look (a root caller's home), and
+ * a copy of the mount it lies on is in the child's namespace, as an overlay wants it. */
+static void stand_in_skeleton(struct live *b)
+{
+	const struct box_spec *s = b->spec;
+	_cleanup_fd_ int dir = -1;
+
+	if (s->root.kind != ROOTFS_HOST || !s->store)
+		return;
+	dir = skeleton_open(&b->plan, s->store, s->outer_uid, s->outer_gid);
+	b->cwd = dir < 0 ? -1 : open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (b->cwd < 0 || fchdir(dir) < 0)
+		return;
+	b->plan.skeleton = true;
+	b->skeleton = fd_steal(&dir); /* its lock keeps sweeps away while the box lives */
+}
+
+static void stand_back(struct live *b)
+{
+	if (b->plan.skeleton && fchdir(b->cwd) < 0)
+		(void)!chdir("/"); /* the caller's own is gone: nothing here looks at it again */
+	fd_close(&b->cwd);
 }
 
 /* The raw calls: the C library's would signal every thread, and this must not outlast the clone. */
@@ -137,6 +162,8 @@ static int go(struct live *b, struct err *e)
 
 static int start(struct live *b, const struct box_io *io, struct err *e)
 {
+	int r;
+
 	b->out->marks[MARK_BEGIN] = box_now();
 	if (plan_build(b->spec, &b->plan, e) < 0 || choose_filter(b, 0, e) < 0 || choose_filter(b, 1, e) < 0)
 		return -1;
@@ -151,7 +178,10 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 	if (b->spec->tty)
 		b->args.winsize = terminal_size(io->in);
 	b->out->marks[MARK_PLANNED] = box_now();
-	if (clone_init(b, e) < 0)
+	stand_in_skeleton(b);
+	r = clone_init(b, e);
+	stand_back(b);
+	if (r < 0)
 		return err_at(e, STAGE_NAMESPACE);
 	b->out->marks[MARK_CLONED] = box_now();
 	fd_close(&b->args.order);
@@ -172,6 +202,7 @@ static void finish(struct live *b)
 	terminal_restore(&b->terminal);
 	fd_close(&b->order);
 	fd_close(&b->signals);
+	fd_close(&b->skeleton);
 	if (b->limits_open)
 		limits_close(&b->limits);
 	if (b->helper > 0)
@@ -190,7 +221,7 @@ int box_run(const struct box_spec *spec, const struct box_io *io, struct box_out
 	memset(ret, 0, sizeof(*ret));
 	b.spec = spec; /* the rest is zero already; to zero it again would touch every page of it */
 	b.out = ret;
-	b.order = b.pidfd = b.signals = -1;
+	b.order = b.pidfd = b.signals = b.cwd = b.skeleton = -1;
 	for (int i = 0; i < 3; i++)
 		relay_init(&b.relays[i], -1, -1);
 	b.args.root_caller = geteuid() != spec->outer_uid;

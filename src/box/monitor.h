@@ -21,6 +21,7 @@ struct live {
 	struct terminal terminal;
 	pid_t pid, helper; /* init; the network helper, 0 when there is none */
 	int pidfd, order, signals;
+	int skeleton, cwd; /* what the child stood in, with its lock; the caller's own working directory meanwhile */
 	int tty; /* the terminal's master, owned by the relays */
 	/* evidence */
 	struct err why;

@@ -29,14 +29,15 @@
 #define ATTACH ".cloche-attach"
 #define FIXED_FLAGS (MS_NOSUID | MS_NODEV)
 
-/* Where the new root is staged: any directory that exists everywhere. It is covered only in the child's own mount namespace. */
-static const char *const stages[] = { "/tmp", "/usr", "/mnt", "/etc" };
+/* Where the new root is staged: any directory that holds no system path. It is covered only in the child's own mount namespace. */
+static const char *const stages[] = { "/tmp", "/mnt", "/srv", "/home", "/var" };
 
 struct walk {
 	struct plan *p;
 	int root;    /* the new root, O_PATH; also the working directory between ops */
 	int scratch; /* the tmpfs that holds root, upper, and the helpers above */
 	int empty;
+	bool ready;  /* the ops marked so stand already */
 };
 
 static int source_open(struct plan_source *s, struct err *e)
@@ -66,9 +67,8 @@ static int source_open(struct plan_source *s, struct err *e)
 int ops_open_sources(struct plan *p, struct err *e)
 {
 	for (unsigned i = 0; i < p->n_sources; i++)
-		if (source_open(&p->sources[i], e) < 0)
-			return err_at(e, p->sources[i].check && p->sources[i].check->workspace ? STAGE_WORKSPACE :
-												 STAGE_MOUNT);
+		if (p->sources[i].check && source_open(&p->sources[i], e) < 0)
+			return err_at(e, p->sources[i].check->workspace ? STAGE_WORKSPACE : STAGE_MOUNT);
 	return 0;
 }
 
@@ -180,7 +180,7 @@ static int op_lower(const struct walk *w, const struct op *op, struct err *e)
 
 	if (!at)
 		return err_sys(e, "mount target /%s", op->path);
-	if (source_enter(w, s, e) < 0)
+	if (source_open(&w->p->sources[op->source], e) < 0 || source_enter(w, s, e) < 0)
 		return -1;
 	snprintf(lower, sizeof(lower), "lowerdir=.:/proc/self/fd/%d,userxattr", w->empty);
 	if (mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower) < 0)
@@ -190,9 +190,13 @@ static int op_lower(const struct walk *w, const struct op *op, struct err *e)
 
 static int op_bind(const struct walk *w, const struct op *op, struct err *e)
 {
-	int tree = w->p->sources[op->source].fd;
+	struct plan_source *s = &w->p->sources[op->source];
 	struct sys_mount_attr attr = { .attr_set = op->flags };
+	int tree;
 
+	if (source_open(s, e) < 0)
+		return -1;
+	tree = s->fd;
 	if (op->flags && sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
 		return err_sys(e, "set attributes of the mount on /%s", op->path);
 	return attach(w, op, tree, e);
@@ -302,26 +306,33 @@ static int op_run(const struct walk *w, const struct op *op, struct err *e)
 	return err_set(e, ERR_SYS, "unknown op %d", (int)op->kind);
 }
 
-/* The overlay over a directory: upper and work on the scratch tmpfs, the lower by ".", so that no host path shows in mountinfo. */
-static int root_overlay(struct walk *w, struct err *e)
+/* The overlay over the working directory: upper and work on the scratch tmpfs, the lower by ".", so that no host path shows in mountinfo. */
+static int overlay_here(struct walk *w, struct err *e)
 {
-	const struct plan_source *s = &w->p->sources[0];
 	char target[64], options[160];
 
 	if (mkdirat(w->scratch, "upper", 0755) < 0 || mkdirat(w->scratch, "work", 0700) < 0 ||
 	    mkdirat(w->scratch, "root", 0755) < 0)
 		return err_sys(e, "prepare the overlay");
-	if (source_enter(w, s, e) < 0)
-		return -1;
 	snprintf(target, sizeof(target), "/proc/self/fd/%d/root", w->scratch);
 	snprintf(options, sizeof(options),
 		 "lowerdir=.,upperdir=/proc/self/fd/%d/upper,workdir=/proc/self/fd/%d/work,userxattr", w->scratch, w->scratch);
 	if (mount("cloche", target, "overlay", FIXED_FLAGS, options) < 0)
-		return err_sys(e, "overlay over %s", s->path);
-	if (source_leave(w, s, e) < 0)
-		return -1;
+		return err_sys(e, "overlay");
 	w->root = openat(w->scratch, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return w->root < 0 ? err_sys(e, "open the new root") : 0;
+}
+
+/* The root over a directory of the caller's. */
+static int root_overlay(struct walk *w, struct err *e)
+{
+	const struct plan_source *s = &w->p->sources[0];
+
+	if (source_enter(w, s, e) < 0)
+		return -1;
+	if (overlay_here(w, e) < 0)
+		return err_prefix(e, "%s", s->path);
+	return source_leave(w, s, e);
 }
 
 static int root_mount(struct walk *w, struct err *e)
@@ -341,7 +352,10 @@ static int root_mount(struct walk *w, struct err *e)
 		return err_sys(e, "prepare the new root");
 	if (w->p->root_overlay)
 		return root_overlay(w, e);
-	w->root = w->scratch;
+	/* Not every file system can be below an overlay; then the skeleton is of no use, and nothing is lost but time. */
+	w->ready = w->p->skeleton && overlay_here(w, e) == 0;
+	if (!w->ready)
+		w->root = w->scratch;
 	return 0;
 }
 
@@ -362,7 +376,7 @@ int ops_run(struct plan *p, struct err *e)
 	if (root_mount(&w, e) < 0 || fchdir(w.root) < 0)
 		return -1;
 	for (unsigned i = 0; i < p->n_ops; i++)
-		if (op_run(&w, &p->ops[i], e) < 0)
+		if (!(w.ready && p->ops[i].ready) && op_run(&w, &p->ops[i], e) < 0)
 			return err_at(e, STAGE_MOUNT);
 	if (root_enter(&w, e) < 0)
 		return err_at(e, STAGE_MOUNT);

@@ -72,6 +72,16 @@ static struct op *plan_op(struct plan *p, enum op_kind kind, const char *path)
 	return op;
 }
 
+/* An op of the host image's own furniture. */
+static struct op *plan_ready(struct plan *p, enum op_kind kind, const char *path, unsigned mode)
+{
+	struct op *op = plan_op(p, kind, path);
+
+	op->mode = mode;
+	op->ready = !p->root_overlay;
+	return op;
+}
+
 static int plan_source(struct plan *p, const char *path, const struct box_mount *check, bool tree)
 {
 	struct plan_source *s;
@@ -91,34 +101,30 @@ static void plan_root_entry(struct plan *p, const struct rootfs_entry *en)
 
 	switch (en->kind) {
 	case ROOTFS_ENTRY_DIR:
-		op = plan_op(p, OP_DIR, en->path);
-		op->mode = en->mode;
+		plan_ready(p, OP_DIR, en->path, en->mode);
 		return;
 	case ROOTFS_ENTRY_FILE:
-		op = plan_op(p, OP_FILE, en->path);
+		op = plan_ready(p, OP_FILE, en->path, en->mode);
 		op->text = en->text;
 		op->len = (uint32_t)en->len;
-		op->mode = en->mode;
 		return;
 	case ROOTFS_ENTRY_LINK:
-		op = plan_op(p, OP_LINK, en->path);
-		op->text = en->text;
+		plan_ready(p, OP_LINK, en->path, 0)->text = en->text;
 		return;
 	case ROOTFS_ENTRY_LOWER:
-		plan_op(p, OP_DIR, en->path)->mode = 0755;
+		plan_ready(p, OP_DIR, en->path, 0755);
 		op = plan_op(p, OP_LOWER, en->path);
-		op->source = (int16_t)plan_source(p, en->text, NULL, false);
-		return;
+		break;
 	case ROOTFS_ENTRY_BIND:
-		plan_op(p, OP_FILE, en->path)->mode = 0644;
+		plan_ready(p, OP_FILE, en->path, 0644);
 		op = plan_op(p, OP_BIND, en->path);
 		op->flags = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV;
-		op->source = (int16_t)plan_source(p, en->text, NULL, true);
-		return;
-	case ROOTFS_ENTRY_KIND_N:
 		break;
+	default:
+		return;
 	}
-	assert(!"entry kind");
+	op->ready = en->copy;
+	op->source = (int16_t)plan_source(p, en->text, NULL, en->kind == ROOTFS_ENTRY_BIND);
 }
 
 static void plan_tmpfs(struct plan *p, const char *path, uint64_t size, unsigned mode, bool strange)
@@ -136,7 +142,7 @@ static void plan_dev(struct plan *p, const struct box_spec *spec)
 {
 	bool ours = spec->root.kind == ROOTFS_HOST;
 
-	plan_op(p, OP_DIR, "dev")->mode = 0755;
+	plan_ready(p, OP_DIR, "dev", 0755);
 	if (!ours) /* whatever the root brought stays below ours */
 		plan_tmpfs(p, "dev", 1 << 20, 0755, false);
 	for (size_t i = 0; i < sizeof(dev_nodes) / sizeof(dev_nodes[0]); i++) {
@@ -144,15 +150,15 @@ static void plan_dev(struct plan *p, const struct box_spec *spec)
 		const char *host = plan_text(p, "/dev/%s", dev_nodes[i]);
 		struct op *op;
 
-		plan_op(p, OP_FILE, path)->mode = 0666;
+		plan_ready(p, OP_FILE, path, 0666);
 		op = plan_op(p, OP_BIND, path);
 		op->source = (int16_t)plan_source(p, host, NULL, true);
 	}
 	for (size_t i = 0; i < sizeof(dev_links) / sizeof(dev_links[0]); i++)
-		plan_op(p, OP_LINK, dev_links[i].path)->text = dev_links[i].target;
-	plan_op(p, OP_DIR, "dev/pts")->mode = 0755;
+		plan_ready(p, OP_LINK, dev_links[i].path, 0)->text = dev_links[i].target;
+	plan_ready(p, OP_DIR, "dev/pts", 0755);
 	plan_op(p, OP_DEVPTS, "dev/pts")->text = "newinstance,ptmxmode=0666,mode=0620";
-	plan_op(p, OP_DIR, "dev/shm")->mode = 01777;
+	plan_ready(p, OP_DIR, "dev/shm", 01777);
 	plan_tmpfs(p, "dev/shm", spec->limits.shm, 01777, false);
 	for (size_t i = 0; i < spec->n_devices; i++) {
 		const char *path = spec->devices[i].path + 1;
@@ -171,7 +177,7 @@ static int plan_proc(struct plan *p, const struct box_spec *spec, struct err *e)
 	struct box_view views[BOX_VIEWS_MAX];
 	size_t n;
 
-	plan_op(p, OP_DIR, "proc")->mode = 0555;
+	plan_ready(p, OP_DIR, "proc", 0555);
 	if (spec->no_proc)
 		return 0;
 	plan_op(p, OP_PROC, "proc")->text = "hidepid=2";
@@ -260,7 +266,7 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	struct plan *p = ret;
 
 	p->n_ops = p->n_sources = p->used = 0;
-	p->root_readonly = false;
+	p->root_readonly = p->skeleton = false;
 	p->root_overlay = spec->root.kind == ROOTFS_DIR;
 	snprintf(p->root_options, sizeof(p->root_options), "size=%llu,nr_inodes=%llu,mode=0755",
 		 (unsigned long long)spec->limits.root, (unsigned long long)(spec->limits.root / 4096 + 1024));

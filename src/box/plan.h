@@ -31,12 +31,12 @@ enum op_kind {
 	OP_KIND_N
 };
 
-/* A thing of the host that an op attaches; opened by the child before the new root covers anything. */
+/* A thing of the host that an op attaches. Checked ones (the caller's) are opened before the new root covers anything; system paths when they
+ * are needed: no stage covers those. */
 struct plan_source {
 	const char *path;
 	const struct box_mount *check; /* compare (dev, ino) to this, or NULL */
 	bool tree;   /* wanted as a detached mount (bind); else as a directory to stand in (overlay) */
-	bool optional; /* a missing one drops its ops */
 	int fd;      /* id-mapped mount made by the parent, or -1; in the child: what was opened */
 };
 
@@ -48,6 +48,7 @@ struct op {
 	uint32_t mode;     /* permissions; MASK: S_IFDIR or S_IFREG */
 	uint32_t flags;    /* mount attributes or MS_ flags, by kind; a device's mount needs none */
 	int16_t source;    /* index, or -1 */
+	bool ready;        /* the same for every box: carried out ahead where there is a skeleton (skeleton.h) */
 	bool strange;      /* the path may lead through things that are not ours: resolve it inside the root, step by step */
 };
 
@@ -56,7 +57,8 @@ struct plan {
 	unsigned n_ops;
 	struct plan_source sources[PLAN_SOURCES_MAX];
 	unsigned n_sources;
-	bool root_overlay;    /* the root is an overlay over source 0; else a tmpfs */
+	bool root_overlay;    /* the root is an overlay over source 0; else a tmpfs, or an overlay over the skeleton */
+	bool skeleton;        /* the directory that the child begins in is one that holds every op marked ready */
 	bool root_readonly;
 	char root_options[96]; /* of the tmpfs that is the root or holds the overlay's upper */
 	char arena[PLAN_ARENA];

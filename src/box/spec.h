@@ -76,6 +76,7 @@ struct box_spec {
 	const struct box_mount *root_check; /* ROOTFS_DIR: what was checked at that path */
 	char *const *argv; /* NULL-terminated, argv[0] looked up in the box's PATH */
 	char *const *env;  /* complete environment, NULL-terminated; no variable of the host */
+	const char *store; /* where skeletons are kept (box/skeleton.h), or NULL for none */
 	const char *cwd;   /* absolute */
 	const char *home;
 	const char *hostname; /* "cloche" */

@@ -181,8 +181,8 @@ bool doctor_outer_ids(unsigned *ret_uid, unsigned *ret_gid)
 	*ret_gid = getegid();
 	if (*ret_uid != 0)
 		return false;
-	*ret_uid = ids_outer(doctor_text("/proc/self/uid_map", text, sizeof(text)), 0);
-	*ret_gid = ids_outer(doctor_text("/proc/self/gid_map", text, sizeof(text)), 0);
+	*ret_uid = ids_outer(doctor_text("/proc/self/uid_map", text, sizeof(text)));
+	*ret_gid = ids_outer(doctor_text("/proc/self/gid_map", text, sizeof(text)));
 	if (*ret_uid == 0 || *ret_gid == 0)
 		*ret_uid = *ret_gid = 0;
 	return *ret_uid != 0;

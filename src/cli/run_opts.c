@@ -72,8 +72,8 @@ static const struct opt_row rows[] = {
 static const char *const examples[] = {
 	"cloche run -- python3 -c 'print(sum(range(100)))'",
 	"cloche run --workspace . --memory 256m --pids 64 --timeout 10 -- ./build.sh",
-	"cloche run --json -- sh -c 'exit 3'",
-	"cloche run --security-profile untrusted -v .:/src -- python3 /src/x.py",
+	"cloche run --json -- sh -c 'echo hello; echo oh >&2'",
+	"cloche run --security-profile untrusted -v .:/src -- python3 /src/script.py",
 	"cloche run --rootfs ./rootfs -it -- sh",
 	NULL,
 };

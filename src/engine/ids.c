@@ -1,8 +1,8 @@
 /* An ordinary caller's box is the caller, whatever it is called inside: one id is mapped, and nothing else exists.
  *
  * Root's box is never root. With no capability at all a process of the host's uid 0 writes core_pattern and reads /etc/shadow: for those the kernel
- * looks at the id alone. So the box gets an id that no account has, another one for each box, above systemd's ranges (container ids end at
- * 1879048191, see UIDS-GIDS of systemd). */
+ * looks at the id alone. So the box gets an id that no account has, above systemd's ranges (container ids end at 1879048191, see UIDS-GIDS of
+ * systemd). All of root's boxes share it, as all of a user's boxes share the user's. */
 #include "engine/ids.h"
 
 #include <errno.h>
@@ -15,19 +15,20 @@
 #include "base/fd.h"
 #include "base/path.h"
 
-#define OUTER_FIRST 2113929216U /* 0x7e000000 */
-#define OUTER_COUNT 65536U
+#define OUTER_ID 2113929216U /* 0x7e000000 */
 #define PASSWD_MAX (1 << 20)
 #define ID_MAX (UINT32_MAX - 2)
 
-uint32_t ids_outer(const char *map, uint32_t salt)
+uint32_t ids_outer(const char *map)
 {
-	uint32_t want = OUTER_FIRST + salt % OUTER_COUNT, best = 0;
+	uint32_t want = OUTER_ID, best = 0;
 	unsigned long long inside, outside, count;
 	int used;
 
 	while (sscanf(map, "%llu %llu %llu%n", &inside, &outside, &count, &used) == 3) {
 		map += used;
+		if (inside > UINT32_MAX || count > UINT32_MAX) /* not the kernel's words */
+			break;
 		if (want >= inside && want < inside + count)
 			return want;
 		if (count > 0 && inside + count - 1 <= ID_MAX && inside + count - 1 > 0)
@@ -46,10 +47,10 @@ static int outer(struct box_spec *s, struct err *e)
 		return 0;
 	if (fd_read_file_at(AT_FDCWD, "/proc/self/uid_map", map, sizeof(map)) < 0)
 		return err_sys(e, "read /proc/self/uid_map");
-	s->outer_uid = ids_outer(map, (uint32_t)getpid());
+	s->outer_uid = ids_outer(map);
 	if (fd_read_file_at(AT_FDCWD, "/proc/self/gid_map", map, sizeof(map)) < 0)
 		return err_sys(e, "read /proc/self/gid_map");
-	s->outer_gid = ids_outer(map, (uint32_t)getpid());
+	s->outer_gid = ids_outer(map);
 	/* Root of a user namespace with a single id is no root of the host, but an ordinary caller under that name. */
 	if (s->outer_uid == 0 || s->outer_gid == 0)
 		s->outer_uid = s->outer_gid = 0;
@@ -89,7 +90,7 @@ static int passwd_find(const char *text, const char *name, uid_t *uid, gid_t *gi
 {
 	size_t n = strlen(name);
 
-	for (const char *line = text; line && *line; line = strchr(line, '\n'), line += line != NULL) {
+	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
 		const char *u = passwd_field(line, 2), *g = passwd_field(line, 3), *dir = passwd_field(line, 5);
 		uint32_t id, group;
 

@@ -17,6 +17,7 @@
 #include "box/seccomp.h"
 #include "engine/env.h"
 #include "engine/ids.h"
+#include "state/dirs.h"
 
 #define MIB (1ULL << 20)
 #define SHM_DEFAULT (64 * MIB)
@@ -169,6 +170,15 @@ static int prepare_root(const struct request *r, struct prepared *p, struct err 
 	return 0;
 }
 
+/* A caller without a home gets along without. */
+static void prepare_store(struct prepared *p)
+{
+	struct err none;
+
+	if (p->spec.root.kind == ROOTFS_HOST && state_path(STATE_STORE, p->store, &none) == 0)
+		p->spec.store = p->store;
+}
+
 static int prepare_cwd(const struct request *r, struct prepared *p, struct err *e)
 {
 	char clean[4096];
@@ -215,6 +225,7 @@ static int prepare(const struct request *r, struct prepared *p, struct err *e)
 		return err_at(e, STAGE_SPEC);
 	if (s->root.kind == ROOTFS_HOST && image_host(&p->host, s->uid, s->gid, s->network == BOX_NET_HOST, &s->root, e) < 0)
 		return -1;
+	prepare_store(p);
 	if (prepare_cwd(r, p, e) < 0 || env_prepare(r, p, e) < 0)
 		return err_at(e, STAGE_SPEC);
 	if (prepare_mounts(r, p, e) < 0)

@@ -34,6 +34,7 @@ struct prepared {
 	struct box_mount rootfs;
 	const char *env[BOX_ENV_MAX + 1];
 	size_t n_env;
+	char store[4096];
 	struct buf text; /* heap for generated strings; a spec's strings never move once request_prepare returned */
 	char notes[8][320];
 	size_t n_notes;

@@ -53,11 +53,15 @@ const char *image_host_home(uid_t uid)
 	return uid == 0 ? "/root" : "/home/user";
 }
 
-static void add(struct image_host *h, enum rootfs_entry_kind kind, const char *path, const char *text, size_t len, mode_t mode)
+static struct rootfs_entry *add(struct image_host *h, enum rootfs_entry_kind kind, const char *path, const char *text, size_t len,
+				mode_t mode)
 {
-	if (h->n < IMAGE_HOST_ENTRIES)
-		h->entries[h->n] = (struct rootfs_entry){ .kind = kind, .path = path, .text = text, .len = len, .mode = mode };
+	static struct rootfs_entry beyond;
+	struct rootfs_entry *en = h->n < IMAGE_HOST_ENTRIES ? &h->entries[h->n] : &beyond;
+
+	*en = (struct rootfs_entry){ .kind = kind, .path = path, .text = text, .len = len, .mode = mode };
 	h->n++; /* beyond the end: image_host sees it */
+	return en;
 }
 
 static char *text(struct image_host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -125,13 +129,13 @@ static void add_host_etc(struct image_host *h)
 
 		/* What links into /usr can stay a link; a regular file is shown as it is; anything else is not. */
 		if (lstat(abs, &st) == 0 && S_ISREG(st.st_mode))
-			add(h, ROOTFS_ENTRY_BIND, abs + 1, abs, 0, 0);
+			add(h, ROOTFS_ENTRY_BIND, abs + 1, abs, 0, 0)->copy = true;
 	}
 	for (size_t i = 0; i < sizeof(etc_dirs) / sizeof(etc_dirs[0]); i++) {
 		const char *abs = text(h, "/etc/%s", etc_dirs[i]);
 
 		if (lstat(abs, &st) == 0 && S_ISDIR(st.st_mode))
-			add(h, ROOTFS_ENTRY_LOWER, abs + 1, abs, 0, 0);
+			add(h, ROOTFS_ENTRY_LOWER, abs + 1, abs, 0, 0)->copy = i == 0; /* alternatives are links, and no more */
 	}
 }
 

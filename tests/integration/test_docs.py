@@ -1,6 +1,7 @@
 """What the documents say can be done is done here, and what is claimed to be tested is."""
-import pathlib
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 # What needs something that a test machine lacks or would change it for good, with the reason.
 NOT_RUN = {
     "cloche man | man -l -": "needs a pager",
+    "cloche run --rootfs ./rootfs -it -- sh": "waits for somebody to type",
     "cloche doctor --fix": "changes the machine",
     "cloche doctor --online": "needs a network",
 }
@@ -56,22 +58,30 @@ def bench(tmp_path_factory):
     for name in ("src", "data", "out", "project", "work", "rootfs", "input", "output"):
         (d / name).mkdir()
         (d / name / "script.py").write_text("print('hello')\n")
-    (d / "home" / ".local/share/bash-completion/completions").mkdir(parents=True)
-    (d / "home" / ".config/fish/completions").mkdir(parents=True)
-    for p in [d, *d.parents]:
-        if p.owner() and str(p).startswith("/tmp/"):
+    (d / "build.sh").write_text("#!/bin/sh\necho hello\n")
+    (d / "build.sh").chmod(0o755)
+    (d / "rootfs" / "bin").mkdir()
+    (d / "rootfs" / "bin" / "sh").symlink_to("busybox")
+    shutil.copy(shutil.which("busybox"), d / "rootfs" / "bin" / "busybox")
+    # Not below the first one: a directory that holds the home is never shared.
+    home = tmp_path_factory.mktemp("home")
+    (home / ".local/share/bash-completion/completions").mkdir(parents=True)
+    (home / ".config/fish/completions").mkdir(parents=True)
+    for p in [d, home, *d.parents]:
+        if str(p).startswith("/tmp/") and p.stat().st_uid == os.geteuid():
             p.chmod(0o755)
-    return d
+    return d, home
 
 
 @pytest.mark.parametrize("where,line", commands(), ids=lambda v: str(v).replace("/", "|")[:70])
 def test_documented_command(bench, where, line):
-    bare = line.split("  #")[0].strip()
+    bare = re.split(r"\s{2,}#", line)[0].strip()
     if bare in NOT_RUN:
         return
-    env = dict(boxlib.base_env(), HOME=str(bench / "home"))
-    env["PATH"] = f"{bench}/bin:{env['PATH']}"
-    r = subprocess.run(["sh", "-c", line], cwd=bench, env=env, capture_output=True, timeout=boxlib.HANG, check=False,
+    d, home = bench
+    env = dict(boxlib.base_env(), HOME=str(home))
+    env["PATH"] = f"{d}/bin:{env['PATH']}"
+    r = subprocess.run(["sh", "-c", line], cwd=d, env=env, capture_output=True, timeout=boxlib.HANG, check=False,
                        stdin=subprocess.DEVNULL)
     text = (r.stdout + r.stderr).decode(errors="replace")
     assert "unknown option" not in text and "unknown verb" not in text, text
@@ -103,15 +113,3 @@ def test_links_between_documents():
 
 def test_coverage_has_a_row_for_everything():
     assert coverage_rows.problems() == []
-
-
-def test_examples_run(bench):
-    for path in sorted((ROOT / "examples").glob("*")) if (ROOT / "examples").exists() else []:
-        if path.suffix not in (".sh", ".py"):
-            continue
-        env = dict(boxlib.base_env(), HOME=str(bench / "home"))
-        env["PATH"] = f"{bench}/bin:{env['PATH']}"
-        runner = ["sh"] if path.suffix == ".sh" else [sys.executable]
-        r = subprocess.run([*runner, str(path)], cwd=bench, env=env, capture_output=True, text=True, timeout=boxlib.HANG * 2, check=False)
-        assert r.returncode == 0, f"{path.name}: {r.stdout}{r.stderr}"
-    assert pathlib.Path(ROOT, "tests").exists()

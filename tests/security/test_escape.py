@@ -161,7 +161,8 @@ def test_the_listener_is_nowhere_in_the_box(probe):
 
 def test_filter_is_inherited_by_everything(box):
     """Read back from the kernel for each process that a shell started, whatever it became."""
-    r = box("--", "sh", "-c", "sleep 9 & (sleep 9 &) ; setsid sleep 9 & cat /proc/[0-9]*/status | grep -E '^(Seccomp|NoNewPrivs|CapBnd):' | sort | uniq")
+    r = box("--", "sh", "-c", "sleep 9 & (sleep 9 &) ; setsid sleep 9 & cat /proc/[0-9]*/status | grep -E '^(Seccomp|NoNewPrivs|CapBnd):' |"
+            "sort | uniq")
     rows = set(r.o.out.replace("\t", " ").splitlines())
     assert rows == {"Seccomp: 2", "NoNewPrivs: 1", "CapBnd: 0000000000000000"}, r
 

@@ -108,6 +108,18 @@ def test_init_shows_nothing_of_the_caller_in_argv(probe):
         assert b"--" not in line
 
 
+def test_rights_over_processes_do_not_reach_init(probe):
+    """With ptrace allowed by rule and its capability kept, a box may debug its own programs; init's memory belongs to the host's user
+    namespace and stays closed."""
+    names = ("ptrace", "mem", "environ", "maps", "process_vm_readv", "pidfd_getfd", "mem:write", "exe", "root:enter", "kill:KILL")
+    rules = [w for c in ("ptrace", "process_vm_readv", "pidfd_getfd") for w in ("--seccomp-rule", f"allow={c}")]
+    opts = ("--cap-add", "SYS_PTRACE", *rules)
+    control = probe.inside("sys", "ptrace:child", "process_vm_readv:child", opts=opts)
+    assert set(control.values()) == {"ok"}, "no control"
+    got = probe.inside("init", *names, opts=opts)
+    assert {n: v for n, v in got.items() if v == "ok" and not n.startswith("kill")} == {}
+
+
 # -- the program itself: overwriting /proc/self/exe --
 
 @pytest.mark.parametrize("how", ["direct", "script", "link"])

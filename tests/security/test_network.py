@@ -129,6 +129,15 @@ def test_low_ports_need_no_capability(box):
     assert int(r.o.out.split()[1], 16) == 0
 
 
+@pytest.mark.parametrize("network", ["none", "host"])
+def test_the_hosts_network_settings_are_untouched(probe, network):
+    """The low ports are freed in the box's own network namespace, nowhere else."""
+    path = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+    before = open(path).read()
+    probe.inside("fds", opts=("--network", network))
+    assert open(path).read() == before != "0\n"
+
+
 def test_boxes_do_not_meet(probe, box):
     """Two boxes at once on the same port, neither reaching the other."""
     serve = "import socket,sys\ns=socket.create_server(('0.0.0.0',4242))\nprint('up',flush=True)\ns.accept()\nprint('REACHED',flush=True)"

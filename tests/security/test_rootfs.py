@@ -142,7 +142,7 @@ def test_wrong_kinds(root, ws, name, kind):
 
 
 def test_nodes_of_the_tree_are_hidden(root, bait):
-    """A dev directory in the tree brings nothing into /dev: no file, no link, no forged null (the class of masks made from an attacker's /dev/null)."""
+    """A dev directory in the tree brings nothing into /dev: no file, no link, no forged null (the class of masks made from an attacker's)."""
     (root / "dev").mkdir()
     (root / "dev" / "null").symlink_to(bait / "file")
     (root / "dev" / "evil").write_text("x")
@@ -220,6 +220,32 @@ def test_setid_programs_of_the_tree_give_nothing(root, probe):
     assert r.rc == 0
     r = boxlib.box("--rootfs", root, "--user", "1000", "--", "/bin/su", "sys", "setuid:0", "capset")
     assert "ok" not in attack.answers(r.o.out).values(), r
+
+
+@pytest.mark.parametrize("how", ["rootfs", "mount"])
+def test_planted_overlay_attributes(root, public, probe, how):
+    """Attributes that an overlay reads from its layers: a directory that says it is another one, a file that says its data is elsewhere."""
+    (public / "outside").mkdir()
+    (public / "outside" / "mark").write_text("bait")
+    (root / "a").mkdir()
+    (root / "a" / "own").write_text("own")
+    (root / "f").write_text("own")
+    for name, key, value in (("a", "redirect", b"/bin"), ("a", "origin", b"x" * 24), ("f", "metacopy", b""), ("f", "redirect", b"/bin/probe"),
+                             ("bin", "redirect", b"../outside")):
+        os.setxattr(root / name, f"user.overlay.{key}", value)
+    before = attack.snapshot(public)
+    if how == "rootfs":
+        r = run(root, "read", "/a/own", "/a/probe", "/bin/mark", "/f")
+        base = ""
+    else:
+        r = boxlib.box(*probe.mount, "-v", f"{root}:/r:ro", "--", attack.PROBE, "read", "/r/a/own", "/r/a/probe", "/r/bin/mark", "/r/f", json=False)
+        base = "/r"
+    got = attack.answers(r.out)
+    if r.rc == 0:
+        assert got[f"{base}/a/probe"] != "ok" and got[f"{base}/bin/mark"] != "ok", r
+    else:
+        assert r.rc in (2, 125, 126, 127), r
+    assert attack.snapshot(public) == before
 
 
 # -- races on the host's side --

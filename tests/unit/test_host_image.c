@@ -81,8 +81,8 @@ END_TEST
 
 START_TEST(nobody_of_the_host_is_in_it)
 {
-	static const char *const absent[] = { "etc/shadow", "etc/gshadow", "etc/machine-id", "etc/hostname", "etc/ssh", "etc/sudoers", "etc/ssl/private",
-					      "etc/environment", "etc/fstab", "srv", "mnt", "boot", "sys", "media", "etc/pki", "var/lib/dpkg" };
+	static const char *const absent[] = { "etc/shadow", "etc/gshadow", "etc/machine-id", "etc/hostname", "etc/ssh", "etc/sudoers",
+					      "etc/ssl/private", "etc/environment", "etc/fstab", "srv", "mnt", "boot", "sys", "media", "etc/pki", "var/lib/dpkg" };
 
 	furnish(1000, 1000, true);
 	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++)

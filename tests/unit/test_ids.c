@@ -106,8 +106,8 @@ END_TEST
 
 START_TEST(users_that_are_none)
 {
-	static const char *const bad[] = { "daemon", "Root", "root:0", ":", ":1", "-1", "+1", " 1", "1 ", "1:", "1::2", "1:2:3", "1:x", "1:-1", "1.5",
-					   "0x10", "4294967294", "4294967295", "4294967296", "99999999999999999999999999", "1:4294967295", "us\ner",
+	static const char *const bad[] = { "daemon", "Root", "root:0", ":", ":1", "-1", "+1", " 1", "1 ", "1:", "1::2", "1:2:3", "1:x", "1:-1",
+					   "1.5", "0x10", "4294967294", "4294967295", "4294967296", "99999999999999999999999999", "1:4294967295", "us\ner",
 					   "\x1b[2J", "1\n", "1:2\n", "\xff" };
 	static char big[3000];
 
@@ -176,7 +176,8 @@ START_TEST(users_of_a_directory)
 		{ "up", 11, 11, "/home/user" },    { "control", 14, 14, "/home/user" },   { "last", 15, 16, "/last" },
 		{ "1000", 1000, 1000, "/home/user" }, { "3:4", 3, 4, "/home/user" },
 	};
-	static const char *const none[] = { "nod", "node:x", "x", "# comment", "cut", "short", "minus", "big", "huge", "letters", "nopass", "colon", "no\nde" };
+	static const char *const none[] = { "nod", "node:x", "x", "# comment", "cut", "short", "minus", "big", "huge", "letters", "nopass", "colon",
+					    "no\nde" };
 	char root[128], etc[128];
 
 	snprintf(root, sizeof(root), "%s/root", dir);

@@ -48,11 +48,12 @@ static void use_memory(size_t bytes)
 static pid_t start(struct limits *l, void (*what)(void), int *ret_hold)
 {
 	int fds[2 * LIMIT_JOIN_MAX], hold[2], in[2];
-	size_t n, all = limits_join_fds(l, fds, &n);
 	struct err e;
+	size_t n;
 	pid_t pid;
 	char c;
 
+	limits_join_fds(l, fds, &n);
 	ck_assert_int_eq(pipe2(hold, O_CLOEXEC), 0);
 	ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
 	pid = fork();
@@ -293,6 +294,7 @@ START_TEST(supervised_sees)
 	struct limit_usage u;
 	struct limits l;
 	struct err e;
+	size_t n;
 	int hold;
 	pid_t pid;
 

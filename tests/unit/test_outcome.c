@@ -11,6 +11,7 @@
 #include "box/seccomp.h"
 #include "cli/opt.h"
 
+static const char *outcome_md;
 static struct box_spec spec;
 static struct box_outcome o;
 static struct err why;
@@ -322,6 +323,37 @@ START_TEST(the_docs_say_the_same)
 }
 END_TEST
 
+/* docs/OUTCOME.md: rows of "| `fault` | code[, code] |". */
+START_TEST(outcome_md_says_the_same)
+{
+	bool seen[FAULT_N] = { false };
+	char line[1000];
+	FILE *f = fopen(outcome_md, "re");
+
+	ck_assert_msg(f, "%s", outcome_md);
+	while (fgets(line, sizeof(line), f)) {
+		char name[32];
+		int code, more = -1;
+
+		if (sscanf(line, "| `%31[a-z_]` | %d, %d", name, &code, &more) < 2)
+			continue;
+		for (int k = 1; k < FAULT_N; k++) {
+			struct box_outcome row = { .fault = (enum box_fault)k, .exit_code = -1 };
+
+			if (strcmp(fault_name((enum box_fault)k), name) != 0)
+				continue;
+			ck_assert_msg(!seen[k], "%s twice", name);
+			seen[k] = true;
+			ck_assert_int_eq(more < 0 ? code : more, outcome_code(&row));
+			ck_assert_int_eq(more < 0 ? 0 : code, k == FAULT_EXEC_FAILED ? 126 : 0);
+		}
+	}
+	fclose(f);
+	for (int k = 1; k < FAULT_N; k++)
+		ck_assert_msg(seen[k], "OUTCOME.md leaves out %s", fault_name((enum box_fault)k));
+}
+END_TEST
+
 START_TEST(names)
 {
 	ck_assert_ptr_null(fault_name(FAULT_NONE));
@@ -357,11 +389,13 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, what_filled_the_memory);
 	tcase_add_test(tc, allow_with);
 	tcase_add_test(tc, the_docs_say_the_same);
+	tcase_add_test(tc, outcome_md_says_the_same);
 	tcase_add_test(tc, names);
 	tcase_add_test(tc, freeing_twice);
 }
 
-int main(void)
+int main(int argc, char **args)
 {
+	outcome_md = argc > 1 ? args[1] : "docs/OUTCOME.md";
 	return unit_main("outcome", fill);
 }

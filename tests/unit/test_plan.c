@@ -256,7 +256,8 @@ END_TEST
 START_TEST(volumes)
 {
 	struct box_mount *ro = mount_add(BOX_MOUNT_DIR, "/srv/ro", "/data/ro", false), *rw = mount_add(BOX_MOUNT_DIR, "/srv/rw", "/data/rw", true);
-	struct box_mount *file = mount_add(BOX_MOUNT_FILE, "/srv/f", "/etc/f", false), *wfile = mount_add(BOX_MOUNT_FILE, "/srv/w", "/etc/w", true);
+	struct box_mount *file = mount_add(BOX_MOUNT_FILE, "/srv/f", "/etc/f", false);
+	struct box_mount *wfile = mount_add(BOX_MOUNT_FILE, "/srv/w", "/etc/w", true);
 	const unsigned fixed = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV;
 	const struct op *op;
 

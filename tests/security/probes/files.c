@@ -1,5 +1,4 @@
 /* Attacks by files: reading what is masked, writing what is the host's, set-id bits, device nodes, descriptors, swapped links. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,21 @@
 #include <unistd.h>
 
 #include "probe.h"
+
+/* The old calls, where the architecture has them. */
+#ifdef SYS_open
+#define OLD_OPEN(path, flags, mode) syscall(SYS_open, path, flags, mode)
+#define OLD_CREAT(path, mode) syscall(SYS_creat, path, mode)
+#define OLD_CHMOD(path, mode) syscall(SYS_chmod, path, mode)
+#define OLD_MKNOD(path, mode) syscall(SYS_mknod, path, mode, 0)
+#define OLD_MKDIR(path, mode) syscall(SYS_mkdir, path, mode)
+#else
+#define OLD_OPEN(path, flags, mode) syscall(SYS_openat, AT_FDCWD, path, flags, mode)
+#define OLD_CREAT(path, mode) syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode)
+#define OLD_CHMOD(path, mode) syscall(SYS_fchmodat, AT_FDCWD, path, mode)
+#define OLD_MKNOD(path, mode) syscall(SYS_mknodat, AT_FDCWD, path, mode, 0)
+#define OLD_MKDIR(path, mode) syscall(SYS_mkdirat, AT_FDCWD, path, mode)
+#endif
 
 /* read PATH...: prints PATH RESULT BYTES (of the first 64 KiB) */
 int cmd_read(int argc, char **argv)
@@ -70,7 +84,7 @@ static int raise_mode(int fd, const char *name, mode_t mode)
 	static int s_chmod_##name(void) \
 	{ \
 		const char *p = plain("chmod-" #name); \
-		return syscall(SYS_chmod, p, mode) < 0 ? errno : raise_mode(-1, p, mode); \
+		return OLD_CHMOD(p, mode) < 0 ? errno : raise_mode(-1, p, mode); \
 	} \
 	static int s_fchmod_##name(void) \
 	{ \
@@ -89,7 +103,7 @@ static int raise_mode(int fd, const char *name, mode_t mode)
 	} \
 	static int s_open_##name(void) \
 	{ \
-		int fd = (int)syscall(SYS_open, at("open-" #name), O_CREAT | O_WRONLY, mode); \
+		int fd = (int)OLD_OPEN(at("open-" #name), O_CREAT | O_WRONLY, mode); \
 		return fd < 0 ? errno : raise_mode(fd, NULL, mode); \
 	} \
 	static int s_openat_##name(void) \
@@ -114,13 +128,13 @@ static int raise_mode(int fd, const char *name, mode_t mode)
 	} \
 	static int s_creat_##name(void) \
 	{ \
-		int fd = (int)syscall(SYS_creat, at("creat-" #name), mode); \
+		int fd = (int)OLD_CREAT(at("creat-" #name), mode); \
 		return fd < 0 ? errno : raise_mode(fd, NULL, mode); \
 	} \
 	static int s_mknod_##name(void) \
 	{ \
 		const char *p = at("mknod-" #name); \
-		return syscall(SYS_mknod, p, S_IFREG | (mode), 0) < 0 ? errno : raise_mode(-1, p, mode); \
+		return OLD_MKNOD(p, S_IFREG | (mode)) < 0 ? errno : raise_mode(-1, p, mode); \
 	} \
 	static int s_mknodat_##name(void) \
 	{ \
@@ -130,7 +144,7 @@ static int raise_mode(int fd, const char *name, mode_t mode)
 	static int s_mkdir_##name(void) \
 	{ \
 		const char *p = at("mkdir-" #name); \
-		return syscall(SYS_mkdir, p, mode) < 0 ? errno : raise_mode(-1, p, mode); \
+		return OLD_MKDIR(p, mode) < 0 ? errno : raise_mode(-1, p, mode); \
 	} \
 	static int s_mkdirat_##name(void) \
 	{ \
@@ -141,13 +155,13 @@ static int raise_mode(int fd, const char *name, mode_t mode)
 	{ \
 		const char *p = at("dir-" #name); \
 		mkdir(p, 0755); \
-		return syscall(SYS_chmod, p, mode) < 0 ? errno : raise_mode(-1, p, mode); \
+		return OLD_CHMOD(p, mode) < 0 ? errno : raise_mode(-1, p, mode); \
 	} \
 	static int s_high_##name(void) \
 	{ \
 		/* the kernel takes 16 bits of the mode; a filter that compares the whole word is dodged */ \
 		const char *p = plain("high-" #name); \
-		return syscall(SYS_chmod, p, (1ul << 32) | 0x10000ul | (mode)) < 0 ? errno : raise_mode(-1, p, mode); \
+		return OLD_CHMOD(p, (1ul << 32) | 0x10000ul | (mode)) < 0 ? errno : raise_mode(-1, p, mode); \
 	}
 SETID(suid, 04755)
 SETID(sgid, 02755)

@@ -120,7 +120,7 @@ static int a_schedparam(void)
 }
 static int a_schedattr(void)
 {
-	uint32_t attr[12] = { 48, 3 /* batch */ };
+	uint32_t attr[12] = { 48, 3 /* batch */, 0, 0, 19 };
 	return ERR(syscall(SYS_sched_setattr, 1, attr, 0));
 }
 static int a_ioprio(void) { return ERR(syscall(SYS_ioprio_set, 1, 1, 3 << 13)); }

@@ -1,0 +1,280 @@
+#include "box/skeleton.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+
+#define PREFIX "host-"
+#define COPY_MAX (4 << 20) /* bytes of one copied file */
+#define LINKS_MAX 4096     /* entries of one copied directory */
+
+/* FNV-1a, 64 bits: a name, not a proof; whoever could forge it owns the store already. */
+static void mix(uint64_t *h, const void *data, size_t n)
+{
+	const unsigned char *p = data;
+
+	for (size_t i = 0; i < n; i++)
+		*h = (*h ^ p[i]) * 0x100000001b3ULL;
+}
+
+static void mix_file(uint64_t *h, const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return;
+	mix(h, &st.st_ino, sizeof(st.st_ino));
+	mix(h, &st.st_size, sizeof(st.st_size));
+	mix(h, &st.st_mtim, sizeof(st.st_mtim));
+}
+
+static void name_of(const struct plan *p, uid_t owner, gid_t group, char ret[32])
+{
+	uint64_t h = 0xcbf29ce484222325ULL;
+
+	mix(&h, CLOCHE_VERSION, sizeof(CLOCHE_VERSION));
+	mix(&h, &owner, sizeof(owner));
+	mix(&h, &group, sizeof(group));
+	for (unsigned i = 0; i < p->n_ops; i++) {
+		const struct op *op = &p->ops[i];
+
+		if (!op->ready)
+			continue;
+		mix(&h, &op->kind, sizeof(op->kind));
+		mix(&h, &op->mode, sizeof(op->mode));
+		mix(&h, op->path, strlen(op->path) + 1);
+		if (op->text)
+			mix(&h, op->text, op->len ? op->len : strlen(op->text));
+		if (op->source >= 0)
+			mix_file(&h, p->sources[op->source].path);
+	}
+	snprintf(ret, 32, PREFIX "%016llx", (unsigned long long)h);
+}
+
+/* Opens one that stands; the lock keeps a sweep away, and a directory that a sweep got hold of first is none. */
+static int open_ready(int store, const char *name)
+{
+	_cleanup_fd_ int fd = openat(store, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB) < 0 || fstat(fd, &st) < 0 || st.st_nlink == 0)
+		return -1;
+	return fd_steal(&fd);
+}
+
+static int own(int dir, const char *path, uid_t owner, gid_t group)
+{
+	return geteuid() == owner ? 0 : fchownat(dir, path, owner, group, AT_SYMLINK_NOFOLLOW);
+}
+
+static int copy_file(int dir, const char *path, const char *from, uid_t owner, gid_t group)
+{
+	_cleanup_fd_ int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	_cleanup_fd_ int out = openat(dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	struct stat st;
+	off_t left;
+
+	if (in < 0 || out < 0 || fstat(in, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > COPY_MAX)
+		return -1;
+	for (left = st.st_size; left > 0;) {
+		ssize_t n = sendfile(out, in, NULL, (size_t)left);
+
+		if (n <= 0)
+			return -1;
+		left -= n;
+	}
+	return fchmod(out, 0644) < 0 ? -1 : own(dir, path, owner, group);
+}
+
+/* A directory of links, such as /etc/alternatives; what is no link in it is left out. */
+static int copy_links(int dir, const char *path, const char *from, uid_t owner, gid_t group)
+{
+	_cleanup_fd_ int to = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *d = opendir(from);
+	struct dirent *en;
+	unsigned n = 0;
+	int r = to >= 0 && d ? 0 : -1;
+
+	while (r == 0 && (en = readdir(d))) {
+		char target[1024];
+		ssize_t len;
+
+		if (en->d_type != DT_LNK)
+			continue;
+		len = readlinkat(dirfd(d), en->d_name, target, sizeof(target) - 1);
+		if (len <= 0 || n++ >= LINKS_MAX) {
+			r = -1;
+			break;
+		}
+		target[len] = '\0';
+		if (symlinkat(target, to, en->d_name) < 0 || own(to, en->d_name, owner, group) < 0)
+			r = -1;
+	}
+	if (d)
+		closedir(d);
+	return r;
+}
+
+static int make_file(int dir, const struct op *op)
+{
+	_cleanup_fd_ int fd = openat(dir, op->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (fd < 0 || (op->len > 0 && fd_write_all(fd, op->text, op->len) < 0))
+		return -1;
+	return fchmod(fd, op->mode);
+}
+
+static int make_op(const struct plan *p, const struct op *op, int dir, uid_t owner, gid_t group)
+{
+	int r = -1;
+
+	switch (op->kind) {
+	case OP_DIR:
+		r = mkdirat(dir, op->path, 0700);
+		if (r == 0 || errno == EEXIST)
+			r = fchmodat(dir, op->path, op->mode, 0);
+		break;
+	case OP_FILE:
+		r = make_file(dir, op);
+		break;
+	case OP_LINK:
+		r = symlinkat(op->text, dir, op->path);
+		break;
+	case OP_LOWER:
+		return copy_links(dir, op->path, p->sources[op->source].path, owner, group);
+	case OP_BIND: /* its empty mount point was made by the op before */
+		if (unlinkat(dir, op->path, 0) < 0)
+			return -1;
+		return copy_file(dir, op->path, p->sources[op->source].path, owner, group);
+	default:
+		break;
+	}
+	return r < 0 ? -1 : own(dir, op->path, owner, group);
+}
+
+static int remove_tree(int parent, const char *name, unsigned depth)
+{
+	_cleanup_fd_ int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct dirent *en;
+	DIR *d;
+
+	if (fd < 0 || depth > 8)
+		return -1;
+	fchmod(fd, 0700);
+	d = fdopendir(fd);
+	if (!d)
+		return -1;
+	while ((en = readdir(d)))
+		if (strcmp(en->d_name, ".") != 0 && strcmp(en->d_name, "..") != 0 && unlinkat(fd, en->d_name, 0) < 0)
+			remove_tree(fd, en->d_name, depth + 1);
+	fd = -1;
+	closedir(d);
+	return unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static unsigned count(int store)
+{
+	_cleanup_fd_ int fd = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *en;
+	unsigned n = 0;
+
+	if (!d)
+		return SKELETONS_MAX;
+	fd = -1;
+	while ((en = readdir(d)))
+		n += strncmp(en->d_name, PREFIX, sizeof(PREFIX) - 1) == 0;
+	closedir(d);
+	return n;
+}
+
+/* Makes it under a name of its own and gives it the right one at the end: whoever sees the right name sees all of it. */
+static int make(const struct plan *p, int store, const char *name, uid_t owner, gid_t group)
+{
+	_cleanup_fd_ int dir = -1;
+	char draft[64];
+	int r = 0;
+
+	if (count(store) >= SKELETONS_MAX)
+		return -1;
+	snprintf(draft, sizeof(draft), "draft-%d", (int)getpid());
+	remove_tree(store, draft, 0);
+	if (mkdirat(store, draft, 0755) < 0)
+		return -1;
+	dir = openat(store, draft, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0 || fchmod(dir, 0755) < 0 || own(store, draft, owner, group) < 0)
+		r = -1;
+	for (unsigned i = 0; i < p->n_ops && r == 0; i++)
+		if (p->ops[i].ready)
+			r = make_op(p, &p->ops[i], dir, owner, group);
+	if (r == 0)
+		r = renameat(store, draft, store, name);
+	if (r < 0) /* somebody was faster, or it can't be made here */
+		remove_tree(store, draft, 0);
+	return r;
+}
+
+static int store_open(const char *store, bool make_it)
+{
+	char path[4096];
+	int fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0 || errno != ENOENT || !make_it || strlen(store) >= sizeof(path))
+		return fd;
+	memcpy(path, store, strlen(store) + 1);
+	for (char *s = strchr(path + 1, '/'); s; s = strchr(s + 1, '/')) {
+		*s = '\0';
+		mkdir(path, 0700);
+		*s = '/';
+	}
+	mkdir(path, 0700);
+	return open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+int skeleton_open(const struct plan *p, const char *store, uid_t owner, gid_t group)
+{
+	_cleanup_fd_ int at = -1;
+	char name[32];
+	struct stat st;
+	int fd;
+
+	at = store_open(store, true);
+	if (at < 0 || fstat(at, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
+		return -1; /* not ours alone: what stands there may be anybody's */
+	name_of(p, owner, group, name);
+	fd = open_ready(at, name);
+	if (fd < 0 && errno == ENOENT && make(p, at, name, owner, group) == 0)
+		fd = open_ready(at, name);
+	return fd;
+}
+
+unsigned skeleton_sweep(const char *store)
+{
+	_cleanup_fd_ int at = store_open(store, false);
+	struct dirent *en;
+	unsigned n = 0;
+	DIR *d;
+
+	if (at < 0 || !(d = opendir(store)))
+		return 0;
+	while ((en = readdir(d))) {
+		_cleanup_fd_ int fd = -1;
+
+		if (strncmp(en->d_name, PREFIX, sizeof(PREFIX) - 1) != 0 && strncmp(en->d_name, "draft-", 6) != 0)
+			continue;
+		fd = openat(at, en->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && remove_tree(at, en->d_name, 0) == 0)
+			n++;
+	}
+	closedir(d);
+	return n;
+}
