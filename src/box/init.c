@@ -116,7 +116,7 @@ static int init_life(const struct init_args *a, struct err *e)
 {
 	struct pollfd p = { .fd = a->order, .events = 0 };
 
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
 		return err_sys(e, "bind the box to its owner");
 	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR))
 		_exit(1);
@@ -199,6 +199,9 @@ static int init_locks(struct init *in, struct err *e)
 {
 	const struct init_args *a = in->a;
 
+	/* Not before: the network helper joins the user namespace through init, which a caller may do to a dumpable process only. */
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0)
+		return err_sys(e, "close init to other processes");
 	if (locks_caps(a->spec->cap_keep, e) < 0 || locks_landlock(&in->msg.landlock_abi, e) < 0)
 		return -1;
 	return locks_seccomp(a->code[a->kernel_limits], a->code_len[a->kernel_limits], &in->listener, e);

@@ -62,8 +62,14 @@ enum sc_verdict sc_verdict(enum sc_arch arch, const struct sc_request *rq, int n
 	return class < SC_VERDICT_N ? (enum sc_verdict)class : SC_ARGS;
 }
 
-/* A rule that came past sc_rule_parse must not do what that refuses; and none may undo what the same request asks for: io_uring
- * connects without connect(2), and a memfd is memory that supervised limits can't see. */
+/* Calls that carry what the filter checks elsewhere behind a pointer, where it can't look: mode bits, namespace flags, whole calls. */
+static bool goes_round(const char *name)
+{
+	return strcmp(name, "openat2") == 0 || strcmp(name, "clone3") == 0 || strncmp(name, "io_uring_", 9) == 0;
+}
+
+/* A rule that came past sc_rule_parse must not do what that refuses; and none may undo what the same request asks for: a memfd is memory that
+ * supervised limits can't see. */
 static int sc_rules_check(enum sc_arch arch, const struct sc_request *rq, struct err *e)
 {
 	for (size_t i = 0; i < rq->n_rules; i++) {
@@ -76,9 +82,8 @@ static int sc_rules_check(enum sc_arch arch, const struct sc_request *rq, struct
 			continue;
 		if (sc_table[arch][nr] == SC_END)
 			return err_set(e, ERR_REFUSED, "seccomp rule: %s is in the escape set, which no option allows", name);
-		if (rq->untrusted && strncmp(name, "io_uring_", 9) == 0)
-			return err_set(e, ERR_REFUSED, "seccomp rule: %s would connect past the untrusted profile; "
-				       "leave out the rule or the profile", name);
+		if (goes_round(name))
+			return err_set(e, ERR_REFUSED, "seccomp rule: %s goes round the argument checks, which no option lifts", name);
 		if (rq->hide_memfd && sc_table[arch][nr] == SC_IF_MEMFD)
 			return err_set(e, ERR_REFUSED, "seccomp rule: %s makes memory that supervised limits can't see; "
 				       "leave out the rule, or use a host with cgroups (see cloche doctor)", name);
@@ -119,6 +124,9 @@ int sc_rule_parse(const char *text, struct box_rule *ret, struct err *e)
 	if (allow && class == SC_END)
 		return err_set(e, ERR_USAGE, "seccomp rule allow=%s: %s is in the escape set (calls that end the box), which no "
 			       "option allows", name, name);
+	if (allow && goes_round(name))
+		return err_set(e, ERR_USAGE, "seccomp rule allow=%s: %s goes round the checks of other calls' arguments, which no option "
+			       "lifts; programs fall back to those calls", name, name);
 	if (allow && class >= SC_ARG_CLONE)
 		return err_set(e, ERR_USAGE, "seccomp rule allow=%s: %s is already allowed, with argument checks that no rule lifts",
 			       name, name);

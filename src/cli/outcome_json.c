@@ -69,6 +69,8 @@ static void json_fault(struct json *j, const struct box_outcome *o)
 {
 	const struct box_denied *d = o->fault == FAULT_ESCAPE_BLOCKED && o->n_denied ? &o->denied[o->n_denied - 1] : NULL;
 
+	char comm[64];
+
 	json_key(j, "fault");
 	if (o->fault == FAULT_NONE) {
 		json_null(j);
@@ -81,7 +83,7 @@ static void json_fault(struct json *j, const struct box_outcome *o)
 		json_kstr(j, "stage", err_stage_name(o->err.stage ? o->err.stage : STAGE_SPEC));
 	if (d) {
 		json_kstr(j, "syscall", d->nr >= 0 ? sc_name(sc_native(), d->nr) : NULL);
-		json_kstr(j, "comm", d->comm);
+		json_kstr(j, "comm", str_printable(comm, sizeof(comm), d->comm));
 	}
 	if (o->fault == FAULT_OOM) {
 		json_kstr(j, "filled_by", o->usage.filled_by[0] ? o->usage.filled_by : NULL);
@@ -147,14 +149,14 @@ static void json_denied(struct json *j, const struct box_outcome *o)
 	for (unsigned i = 0; i < o->n_denied; i++) {
 		const struct box_denied *d = &o->denied[i];
 		const char *name = d->nr >= 0 ? sc_name(sc_native(), d->nr) : NULL;
-		char option[96];
+		char option[96], comm[64];
 
 		json_obj(j);
 		json_kstr(j, "kind", "syscall");
 		json_kstr(j, "what", name);
 		json_key(j, "pid");
 		json_i64(j, d->pid);
-		json_kstr(j, "comm", d->comm);
+		json_kstr(j, "comm", str_printable(comm, sizeof(comm), d->comm));
 		json_kstr(j, "allow_with", outcome_allow(d, option, sizeof(option)));
 		json_obj_end(j);
 	}

@@ -122,8 +122,8 @@ END_TEST
 
 START_TEST(bad_options)
 {
-	static const char *const bad[] = { "", "=", "=x", "1A=x", "A B=x", "A-B=x", "A.B=x", "A\nB=x", "\x1b[2J=x", "\xc3\xa4=x", " A=x", "A =x", "9",
-					   "A-B", "PATH\t", "()", "BASH_FUNC_x%%=() { :; }" };
+	static const char *const bad[] = { "", "=", "=x", "1A=x", "A B=x", "A-B=x", "A.B=x", "A\nB=x", "\x1b[2J=x", "\xc3\xa4=x", " A=x", "A =x",
+					   "9", "A-B", "PATH\t", "()", "BASH_FUNC_x%%=() { :; }" };
 	static char big[140000], long_name[2000];
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -478,7 +478,7 @@ START_TEST(hostile_bytes)
 	unsigned seed = 4;
 	char junk[600];
 
-	for (int round = 0; round < 500; round++) {
+	for (int round = 0; round < 200; round++) {
 		for (size_t i = 0; i < sizeof(junk); i++)
 			junk[i] = (char)(rand_r(&seed) % (round % 2 ? 256 : 40) + (round % 3 == 0 ? 0x70 : 0));
 		o.fault = FAULT_ESCAPE_BLOCKED;
