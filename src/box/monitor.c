@@ -244,6 +244,17 @@ static void move_streams(struct live *b, const struct pollfd *p)
 	}
 }
 
+/* A terminal has no end of file but the character for it: what reads there must see that the caller's input has ended. */
+static void end_of_input(struct live *b)
+{
+	struct relay *in = &b->relays[0];
+
+	if (!b->spec->tty || !b->spec->interactive || !b->started || in->from >= 0 || in->to < 0 || relay_pending(in))
+		return;
+	(void)!write(in->to, "\004", 1); /* Ctrl-D, VEOF as every new terminal has it */
+	in->to = -1;
+}
+
 static void poll_set(struct live *b, struct pollfd p[P_N])
 {
 	p[P_ORDER] = (struct pollfd){ .fd = b->order, .events = POLLIN };
@@ -278,6 +289,7 @@ static void run_box(struct live *b, const struct box_io *io)
 		if (p[P_LIMITS].revents || limits_period_ms(&b->limits) >= 0)
 			check_limits(b);
 		move_streams(b, &p[P_STREAMS]);
+		end_of_input(b);
 		if (p[P_ORDER].revents)
 			over = on_order(b, io);
 	}

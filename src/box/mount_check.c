@@ -520,7 +520,7 @@ int mount_check_all(struct mount_check *c, struct box_spec *spec, struct err *e)
 		if (pair_check(spec->mounts, i, e) < 0 || fifo_check(c, spec, m, e) < 0)
 			return about(e, m);
 		if (m->kind == BOX_MOUNT_DIR)
-			mount_scan_top(c, m);
+			mount_scan_top(c, m, spec->profile == BOX_PROFILE_UNTRUSTED);
 	}
 	return 0;
 }

@@ -53,8 +53,8 @@ int mount_open_checked(const struct box_mount *m);
 /* Looks for host FIFOs below a shared directory, at most MOUNT_SCAN_MAX entries, no links followed. 0, and *ret_complete says whether all
  * was seen; -1 with ERR_REFUSED naming the first one found. */
 int mount_scan_fifo(const struct box_mount *m, bool *ret_complete, struct err *e);
-/* Notes on what lies at the top of a shared directory: credentials, host sockets. */
-void mount_scan_top(struct mount_check *c, const struct box_mount *m);
+/* Notes on what lies at the top of a shared directory: credentials; host sockets, unless `untrusted` shuts them. */
+void mount_scan_top(struct mount_check *c, const struct box_mount *m, bool untrusted);
 /* Adds a note; those beyond MOUNT_NOTES_MAX are dropped. */
 void mount_note(struct mount_check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -124,7 +124,7 @@ int mount_scan_fifo(const struct box_mount *m, bool *ret_complete, struct err *e
 	return 0;
 }
 
-void mount_scan_top(struct mount_check *c, const struct box_mount *m)
+void mount_scan_top(struct mount_check *c, const struct box_mount *m, bool untrusted)
 {
 	DIR *list = open_list(open_top(m));
 	struct mount_shown name, src;
@@ -145,7 +145,7 @@ void mount_scan_top(struct mount_check *c, const struct box_mount *m)
 				   mount_class_name(r->class));
 		else if (!strcmp(d->d_name, ".env"))
 			mount_note(c, "%s holds .env: the box can read it", src.text);
-		else if (m->rw && (type == DT_SOCK || type == DT_FIFO))
+		else if (m->rw && !untrusted && (type == DT_SOCK || type == DT_FIFO))
 			mount_note(c, "%s holds %s, a %s of the host that the box can reach; shared with :ro it could not", src.text,
 				   mount_show(&name, d->d_name), type == DT_SOCK ? "socket" : "FIFO");
 	}

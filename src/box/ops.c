@@ -24,9 +24,11 @@
 #include "base/sys.h"
 #include "box/mount_check.h"
 
-#define EMPTY ".cloche-empty" /* an empty directory of the scratch tmpfs; gone before anything foreign runs */
-#define VIEW ".cloche-view"
-#define ATTACH ".cloche-attach"
+/* Names on the scratch tmpfs, which the box never sees: its root is a mount further down. */
+#define EMPTY "empty"
+#define VIEW "view"
+#define ATTACH "attach"
+#define ROOT "root"
 #define FIXED_FLAGS (MS_NOSUID | MS_NODEV)
 
 /* Where the new root is staged: any directory that holds no system path. It is covered only in the child's own mount namespace. */
@@ -35,7 +37,7 @@ static const char *const stages[] = { "/tmp", "/mnt", "/srv", "/home", "/var" };
 struct walk {
 	struct plan *p;
 	int root;    /* the new root, O_PATH; also the working directory between ops */
-	int scratch; /* the tmpfs that holds root, upper, and the helpers above */
+	int scratch; /* the tmpfs that holds the root, or its upper side, and the helpers above */
 	int empty;
 	bool ready;  /* the ops marked so stand already */
 };
@@ -304,21 +306,39 @@ static int op_run(const struct walk *w, const struct op *op, struct err *e)
 	return err_set(e, ERR_SYS, "unknown op %d", (int)op->kind);
 }
 
+static int root_open(struct walk *w, struct err *e)
+{
+	w->root = openat(w->scratch, ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return w->root < 0 ? err_sys(e, "open the new root") : 0;
+}
+
 /* The overlay over the working directory: upper and work on the scratch tmpfs, the lower by ".", so that no host path shows in mountinfo. */
 static int overlay_here(struct walk *w, struct err *e)
 {
 	char target[64], options[160];
 
 	if (mkdirat(w->scratch, "upper", 0755) < 0 || mkdirat(w->scratch, "work", 0700) < 0 ||
-	    mkdirat(w->scratch, "root", 0755) < 0)
+	    mkdirat(w->scratch, ROOT, 0755) < 0)
 		return err_sys(e, "prepare the overlay");
-	snprintf(target, sizeof(target), "/proc/self/fd/%d/root", w->scratch);
+	snprintf(target, sizeof(target), "/proc/self/fd/%d/" ROOT, w->scratch);
 	snprintf(options, sizeof(options),
 		 "lowerdir=.,upperdir=/proc/self/fd/%d/upper,workdir=/proc/self/fd/%d/work,userxattr", w->scratch, w->scratch);
 	if (mount("cloche", target, "overlay", FIXED_FLAGS, options) < 0)
 		return err_sys(e, "overlay");
-	w->root = openat(w->scratch, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return w->root < 0 ? err_sys(e, "open the new root") : 0;
+	return root_open(w, e);
+}
+
+/* A plain directory of the scratch tmpfs, mounted onto itself, as pivot_root(2) wants it. */
+static int root_plain(struct walk *w, struct err *e)
+{
+	_cleanup_fd_ int tree = -1;
+
+	if (mkdirat(w->scratch, ROOT, 0755) < 0 && errno != EEXIST)
+		return err_sys(e, "prepare the new root");
+	tree = sys_open_tree(w->scratch, ROOT, SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+	if (tree < 0 || sys_move_mount(tree, "", w->scratch, ROOT, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return err_sys(e, "mount the new root");
+	return root_open(w, e);
 }
 
 /* The root over a directory of the caller's. */
@@ -352,14 +372,11 @@ static int root_mount(struct walk *w, struct err *e)
 		return root_overlay(w, e);
 	/* Not every file system can be below an overlay; then the skeleton is of no use, and nothing is lost but time. */
 	w->ready = w->p->skeleton && overlay_here(w, e) == 0;
-	if (!w->ready)
-		w->root = w->scratch;
-	return 0;
+	return w->ready ? 0 : root_plain(w, e);
 }
 
 static int root_enter(struct walk *w, struct err *e)
 {
-	unlinkat(w->scratch, EMPTY, AT_REMOVEDIR);
 	if (fchdir(w->root) < 0 || sys_pivot_root(".", ".") < 0)
 		return err_sys(e, "make the new root the root");
 	return 0;
@@ -382,8 +399,7 @@ int ops_run(struct plan *p, struct err *e)
 	for (unsigned i = 0; i < p->n_sources; i++)
 		fd_close(&p->sources[i].fd);
 	fd_close(&w.empty);
-	if (w.scratch != w.root)
-		fd_close(&w.scratch);
+	fd_close(&w.scratch);
 	fd_close(&w.root);
 	return 0;
 }

@@ -1,4 +1,5 @@
-/* `cloche gc`: removes what cloches that were killed have left: empty cgroups and runtime directories. The next
+/* `cloche gc`: removes what cloches that were killed have left, empty cgroups and runtime directories, and roots of the
+ * host image that were kept ready and that nobody uses now. The next
  * start of any cloche of the same user does the same within bounds; this does all of it and says what went. What
  * belongs to a living cloche is never touched. */
 #include <stdio.h>
@@ -7,6 +8,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "box/limits.h"
+#include "box/skeleton.h"
 #include "cli/verbs.h"
 #include "state/dirs.h"
 #include "state/owner.h"
@@ -50,8 +52,8 @@ static void name_json(void *ctx, const char *name)
 static int run(int argc, char **argv)
 {
 	bool as_json = false;
-	char path[STATE_PATH_MAX];
-	unsigned groups, dirs;
+	char path[STATE_PATH_MAX], store[STATE_PATH_MAX];
+	unsigned groups, skeletons, dirs;
 	_cleanup_buf_ struct buf out;
 	struct json j;
 	struct err e;
@@ -67,11 +69,15 @@ static int run(int argc, char **argv)
 	}
 	if (state_path(STATE_RUNTIME, path, &e) < 0)
 		return cli_fail("gc", &e);
+	if (state_path(STATE_STORE, store, &e) < 0)
+		return cli_fail("gc", &e);
 	groups = sweep_groups();
+	skeletons = skeleton_sweep(store);
 	if (as_json) {
 		json_init(&j, &out);
 		json_obj(&j);
 		json_ku64(&j, "cgroups", groups);
+		json_ku64(&j, "skeletons", skeletons);
 		json_key(&j, "runtime_dirs");
 		json_arr(&j);
 		state_sweep_each(GC_ROUND, name_json, &j);
@@ -82,8 +88,10 @@ static int run(int argc, char **argv)
 	}
 	if (groups > 0)
 		buf_fmt(&out, "removed %u cgroup%s\n", groups, groups == 1 ? "" : "s");
+	if (skeletons > 0)
+		buf_fmt(&out, "removed %u prepared root%s of the host image\n", skeletons, skeletons == 1 ? "" : "s");
 	dirs = state_sweep_each(GC_ROUND, name_text, &out);
-	if (groups == 0 && dirs == 0)
+	if (groups == 0 && skeletons == 0 && dirs == 0)
 		buf_str(&out, "nothing to remove\n");
 	return cli_put(1, &out);
 }
@@ -96,7 +104,7 @@ static const char *const examples[] = { "cloche gc", "cloche gc --json", NULL };
 
 const struct opt_verb cli_gc_verb = {
 	.name = "gc",
-	.summary = "Remove what killed cloches have left behind",
+	.summary = "Remove what killed cloches left behind, and what is kept ready",
 	.operands = "",
 	.rows = rows,
 	.n_rows = sizeof(rows) / sizeof(rows[0]),

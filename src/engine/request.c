@@ -123,10 +123,10 @@ static int prepare_lists(const struct request *r, struct prepared *p, struct err
 			       BOX_RULES_MAX, BOX_DEVICES_MAX);
 	for (size_t i = 0; i < r->ulimits.n; i++)
 		if (limit_ulimit_parse(r->ulimits.v[i], &s->ulimits[s->n_ulimits++], e) < 0)
-			return err_prefix(e, "--ulimit %s", r->ulimits.v[i]);
+			return -1;
 	for (size_t i = 0; i < r->rules.n; i++)
 		if (sc_rule_parse(r->rules.v[i], &s->rules[s->n_rules++], e) < 0)
-			return err_prefix(e, "--seccomp-rule %s", r->rules.v[i]);
+			return -1;
 	for (size_t i = 0; i < r->devices.n; i++)
 		if (device_check(&p->mounts, r->devices.v[i], &s->devices[s->n_devices++], e) < 0)
 			return err_at(e, STAGE_MOUNT);

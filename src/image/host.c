@@ -36,7 +36,7 @@ static const char *const etc_dirs[] = { "alternatives", "fonts" };
 static const struct {
 	const char *name, *home;
 	uid_t uid;
-} users[] = { { "root", "/root", 0 }, { "user", "/home/user", 1000 }, { "nobody", "/", 65534 } };
+} users[] = { { "root", "/root", 0 }, { "user", "/home/user", 1000 }, { "nobody", "/home/user", 65534 } };
 
 int image_host_user(const char *name, uid_t *ret_uid, gid_t *ret_gid)
 {
@@ -116,7 +116,7 @@ static void add_accounts(struct image_host *h, uid_t uid, gid_t gid)
 
 	add_file(h, "etc/passwd",
 		 text(h, "root:x:0:0:root:/root:/bin/sh\nuser:x:%u:%u:user:/home/user:/bin/sh\n"
-			 "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n", user, group));
+			 "nobody:x:65534:65534:nobody:/home/user:/usr/sbin/nologin\n", user, group));
 	add_file(h, "etc/group", text(h, "root:x:0:\nuser:x:%u:\nnogroup:x:65534:\n", group));
 }
 

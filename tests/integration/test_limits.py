@@ -6,7 +6,6 @@ import pytest
 
 MIB = 1 << 20
 KERNEL_RUNGS = {"cgroup2", "scope", "cgroup1"}
-NONE_TOO = {"none"}
 
 
 def rung(box, name="memory"):
@@ -49,6 +48,14 @@ def test_enforced_means_kernel(box):
 def test_supervised_by_choice_says_so(box):
     limits = box("--supervised", "true").o["limits"]
     assert limits["memory"]["rung"] == "supervised" and limits["memory"]["enforced"] is False
+
+
+def test_a_weak_rung_is_said_once_and_can_be_silenced(box):
+    """Streaming: one note on stderr where the kernel does not hold the limits, none where it does or with -q."""
+    weak = rung(box) not in KERNEL_RUNGS
+    assert box("true", json=False).raw_err.count(b"supervised") == weak
+    assert box("-q", "true", json=False).raw_err == b""
+    assert any("supervised" in n for n in box("true").o["notes"]) == weak
 
 
 def test_require_limits(box):
