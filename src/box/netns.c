@@ -1,3 +1,5 @@
+/* The helper shares cloche's memory, but no more: copying the memory would take as long as a quarter of its work. It runs beside cloche on a
+ * stack of its own and touches nothing else; errno, which it would share, is written by calls that fail, and then the box fails with it. */
 #include "box/netns.h"
 
 #include <errno.h>
@@ -18,7 +20,7 @@
 static int loopback_up(struct err *e)
 {
 	struct ifreq ifr = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
-	_cleanup_fd_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0 && errno == EAFNOSUPPORT) /* a kernel without IPv4 */
 		return 0;
@@ -27,46 +29,56 @@ static int loopback_up(struct err *e)
 	return 0;
 }
 
+/* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made /proc/sys read-only; then they stay privileged, which
+ * is the kernel's own default and no harm. */
+static void low_ports(void)
+{
+	int fd = open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		(void)!write(fd, "0", 1);
+}
+
+/* Nothing is closed: the helper is about to end. */
 static int netns_make(int init, int *ret, struct err *e)
 {
-	_cleanup_fd_ int fd = -1;
-
 	if (setns(init, CLONE_NEWUSER) < 0)
 		return err_sys(e, "join the box's user namespace");
 	if (unshare(CLONE_NEWNET) < 0)
 		return userns_refused("network namespace", errno, e);
 	if (loopback_up(e) < 0)
 		return -1;
-	/* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made /proc/sys read-only; then they stay privileged,
-	 * which is the kernel's own default and no harm. */
-	(void)fd_write_file_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-	fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return err_sys(e, "open the box's network namespace");
-	*ret = fd_steal(&fd);
-	return 0;
+	low_ports();
+	*ret = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	return *ret < 0 ? err_sys(e, "open the box's network namespace") : 0;
 }
 
-static _Noreturn void helper(int init, int order)
+struct helper {
+	int init, order;
+};
+
+static int helper(void *arg)
 {
+	const struct helper *h = arg;
 	struct init_order o = { .kind = ORDER_NET };
-	_cleanup_fd_ int net = -1;
+	int net = -1;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	if (netns_make(init, &net, &o.err) < 0) {
+	if (netns_make(h->init, &net, &o.err) < 0) {
 		err_at(&o.err, STAGE_NETWORK);
 		o.kind = ORDER_FAIL;
 	}
-	_exit(fd_send(order, &o, sizeof(o), &net, net >= 0) < 0);
+	_exit(fd_send(h->order, &o, sizeof(o), &net, net >= 0) < 0);
 }
 
 int netns_start(int init, int order, pid_t *ret, struct err *e)
 {
-	struct sys_clone_args args = { .flags = SYS_CLONE_CLEAR_SIGHAND };
-	pid_t pid = sys_clone3(&args);
+	static char stack[32768] __attribute__((aligned(16)));
+	static struct helper h;
+	pid_t pid;
 
-	if (pid == 0)
-		helper(init, order);
+	h = (struct helper){ .init = init, .order = order };
+	pid = clone(helper, stack + sizeof(stack), CLONE_VM, &h);
 	if (pid < 0) {
 		err_sys(e, "start the network helper");
 		return err_at(e, STAGE_NETWORK);

@@ -108,9 +108,11 @@ static int copy_links(int dir, const char *path, const char *from, uid_t owner, 
 		char target[1024];
 		ssize_t len;
 
-		if (en->d_type != DT_LNK)
+		if (en->d_type != DT_LNK && en->d_type != DT_UNKNOWN)
 			continue;
 		len = readlinkat(dirfd(d), en->d_name, target, sizeof(target) - 1);
+		if (len < 0 && errno == EINVAL) /* its type was unknown, and it is no link */
+			continue;
 		if (len <= 0 || n++ >= LINKS_MAX) {
 			r = -1;
 			break;
@@ -211,7 +213,8 @@ static int make(const struct plan *p, int store, const char *name, uid_t owner, 
 	if (mkdirat(store, draft, 0755) < 0)
 		return -1;
 	dir = openat(store, draft, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir < 0 || fchmod(dir, 0755) < 0 || own(store, draft, owner, group) < 0)
+	/* Locked, or a sweep would empty it meanwhile and what gets the right name would not be all of it. */
+	if (dir < 0 || flock(dir, LOCK_SH | LOCK_NB) < 0 || fchmod(dir, 0755) < 0 || own(store, draft, owner, group) < 0)
 		r = -1;
 	for (unsigned i = 0; i < p->n_ops && r == 0; i++)
 		if (p->ops[i].ready)
@@ -240,16 +243,23 @@ static int store_open(const char *store, bool make_it)
 	return open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* Not ours alone: what stands there may be anybody's. */
+static bool trusted(int store)
+{
+	struct stat st;
+
+	return store >= 0 && fstat(store, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022);
+}
+
 int skeleton_open(const struct plan *p, const char *store, uid_t owner, gid_t group)
 {
 	_cleanup_fd_ int at = -1;
 	char name[32];
-	struct stat st;
 	int fd;
 
 	at = store_open(store, true);
-	if (at < 0 || fstat(at, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
-		return -1; /* not ours alone: what stands there may be anybody's */
+	if (!trusted(at))
+		return -1;
 	name_of(p, owner, group, name);
 	fd = open_ready(at, name);
 	if (fd < 0 && errno == ENOENT && make(p, at, name, owner, group) == 0)
@@ -264,7 +274,7 @@ unsigned skeleton_sweep(const char *store)
 	unsigned n = 0;
 	DIR *d;
 
-	if (at < 0 || !(d = opendir(store)))
+	if (!trusted(at) || !(d = opendir(store)))
 		return 0;
 	while ((en = readdir(d))) {
 		_cleanup_fd_ int fd = -1;

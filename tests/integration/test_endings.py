@@ -48,7 +48,11 @@ def test_oom_control_below_the_cap(box, probe, how):
 def test_oom_by_files_in_shm_names_it(box, probe):
     path = probe.path("memory")
     args = ("--memory", "64m", "--shm-size", "60m", *probe.mount)
-    o = check(box(*args, "sh", "-c", f"{path} file 50 0 /dev/shm/f && {path} gradual 40 3000"), 137, "oom")
+    r = box(*args, "sh", "-c", f"{path} file 50 0 /dev/shm/f && {path} gradual 40 3000")
+    if r.o["limits"]["memory"]["rung"] == "supervised":  # says of itself that it sees no file in memory; those have sizes of their own
+        check(r, 0, None)
+        return
+    o = check(r, 137, "oom")
     assert o.fault["filled_by"] in ("shm", "tmpfs"), o.fault  # one counter of the kernel for both
     check(box(*args, path, "file", "40", "0", "/dev/shm/f"), 0, None)
 
