@@ -21,7 +21,7 @@ SAN := -Db_sanitize=address,undefined -Db_lundef=false
 .PHONY: all demo test test-long unit unit-clang suite check-style analyze fuzz bench install clean
 
 all: $(B)/build.ninja
-	@ninja -C $(B) --quiet
+	@ninja -C $(B) --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
 	@ln -f $(B)/src/prog/cloche $(B)/cloche
 $(B)/build.ninja:
 	@tools/deps build
@@ -42,16 +42,18 @@ test:
 
 unit: $(B)/test/build.ninja
 	@echo "== unit tests, gcc"
-	@ninja -C $(B)/test --quiet && $(MESON) test -C $(B)/test --no-rebuild --print-errorlogs
+	@ninja -C $(B)/test --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
+	@$(MESON) test -C $(B)/test --no-rebuild --print-errorlogs
 unit-clang: $(B)/test-clang/build.ninja
 	@echo "== unit tests, clang with address and undefined-behaviour sanitizers"
-	@ninja -C $(B)/test-clang --quiet && $(ASAN) $(MESON) test -C $(B)/test-clang --no-rebuild --print-errorlogs -t 5
+	@ninja -C $(B)/test-clang --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
+	@$(ASAN) $(MESON) test -C $(B)/test-clang --no-rebuild --print-errorlogs -t 5
 $(B)/test/build.ninja:
 	@tools/deps test
-	@$(SETUP) -Dtests=true -Dbuildtype=debugoptimized $(B)/test >/dev/null
+	@mkdir -p $(B) && $(SETUP) -Dtests=true -Dbuildtype=debugoptimized $(B)/test >/dev/null
 $(B)/test-clang/build.ninja:
 	@tools/deps test
-	@CC=clang $(SETUP) -Dtests=true -Dbuildtype=debugoptimized $(SAN) $(B)/test-clang >/dev/null
+	@mkdir -p $(B) && CC=clang $(SETUP) -Dtests=true -Dbuildtype=debugoptimized $(SAN) $(B)/test-clang >/dev/null
 
 suite: all
 	@PYTHON=$(PYTHON) tests/run $(TESTS)

@@ -22,7 +22,7 @@ int __lsan_is_turned_off(void)
 	return 1;
 }
 
-static char dir[64], store[96], source[96], links[96];
+static char dir[64], store[128], source[96], links[96];
 static struct rootfs_entry entries[16];
 static struct box_spec spec;
 static struct plan plan;
@@ -303,7 +303,7 @@ END_TEST
 
 START_TEST(sweeping)
 {
-	char draft[128];
+	char draft[160];
 	int fd = ready();
 
 	ck_assert_int_ge(fd, 0);
