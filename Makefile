@@ -31,13 +31,13 @@ $(B)/build.ninja:
 demo: all
 	@tools/demo $(B)/cloche
 
+# Every part runs, whatever an earlier one said, so that one run shows all there is to mend.
 test:
 	@tools/deps test
 	@$(MAKE) --no-print-directory all
-	@$(MAKE) --no-print-directory check-style
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory unit-clang
-	@$(MAKE) --no-print-directory suite
+	@failed=; for part in check-style unit unit-clang suite; do \
+		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	if [ -n "$$failed" ]; then echo "== make test: failed:$$failed"; exit 1; fi
 	@echo "== make test: all passed"
 
 unit: $(B)/test/build.ninja

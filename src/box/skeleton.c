@@ -271,6 +271,7 @@ unsigned skeleton_sweep(const char *store)
 {
 	_cleanup_fd_ int at = store_open(store, false);
 	struct dirent *en;
+	struct stat st;
 	unsigned n = 0;
 	DIR *d;
 
@@ -282,7 +283,8 @@ unsigned skeleton_sweep(const char *store)
 		if (strncmp(en->d_name, PREFIX, sizeof(PREFIX) - 1) != 0 && strncmp(en->d_name, "draft-", 6) != 0)
 			continue;
 		fd = openat(at, en->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && remove_tree(at, en->d_name, 0) == 0)
+		/* What another sweep has removed already may have a successor of the same name, which this lock does not hold. */
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0 && remove_tree(at, en->d_name, 0) == 0)
 			n++;
 	}
 	closedir(d);

@@ -297,7 +297,7 @@ START_TEST(lists)
 
 	fresh();
 	add(&rq.rules, "allow=no\nsuch");
-	refused(ERR_USAGE, STAGE_SPEC, "--seccomp-rule");
+	refused(ERR_USAGE, STAGE_SPEC, "allow=no?such");
 	fresh();
 	add(&rq.rules, "allow=mount");
 	ck_assert_int_eq(request_prepare(&rq, &pr, &e), -1);

@@ -300,7 +300,8 @@ START_TEST(many_rules)
 	static struct sc_program p;
 
 	for (int nr = 0; nr < SC_NR_MAX; nr++)
-		if (sc_name(arch, nr) != NULL && sc_verdict(arch, &rq, nr) != SC_END && sc_verdict(arch, &rq, nr) != SC_ARGS)
+		if (sc_name(arch, nr) != NULL && sc_verdict(arch, &rq, nr) != SC_END && sc_verdict(arch, &rq, nr) != SC_ARGS &&
+		    (nr % 4 < 2 || !strstr("openat2 clone3 io_uring_setup io_uring_enter io_uring_register", sc_name(arch, nr))))
 			rules[rq.n_rules++] = (struct box_rule){ nr % 4 < 2 ? BOX_RULE_DENY : BOX_RULE_ALLOW, nr };
 	build(arch, &rq, &p);
 	ck_assert_ptr_null(sc_prebuilt(arch, &rq, &(uint16_t){ 0 }));
@@ -524,6 +525,9 @@ START_TEST(rules)
 	refuse("allow=bpf", "escape set");
 	refuse("allow=ioctl", "already allowed");
 	refuse("allow=clone", "already allowed");
+	refuse("allow=clone3", "goes round");
+	refuse("allow=openat2", "goes round");
+	refuse("allow=io_uring_setup", "goes round");
 	refuse("deny=execve", "every program needs");
 	refuse("deny=exit_group", "every program needs");
 	refuse("allow=no_such_call", "has that name");
@@ -539,9 +543,8 @@ START_TEST(rules)
 	rule[0].nr = SC_NR_MAX + 5;
 	ck_assert_int_eq(sc_build(arch, &rq, &p, &e), -1);
 	rule[0].nr = sc_number(arch, "io_uring_enter");
-	ck_assert_int_eq(sc_build(arch, &rq, &p, &e), 0);
-	rq.untrusted = true;
 	ck_assert_int_eq(sc_build(arch, &rq, &p, &e), -1);
+	rq.untrusted = true;
 	rule[0].nr = sc_number(arch, "connect"); /* no rule lifts the mediation */
 	build(arch, &rq, &p);
 	ck_assert_uint_eq(ask(arch, &p, "connect", 0, 0, 0, 0), verdict_ret[SC_MEDIATE]);

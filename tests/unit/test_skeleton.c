@@ -327,18 +327,18 @@ END_TEST
 /* Many start at once while others sweep: whoever gets one gets all of it. */
 START_TEST(starts_and_sweeps_at_once)
 {
-	pid_t pids[6];
+	pid_t pids[8];
 	int status;
 
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 8; i++) {
 		pids[i] = fork();
 		if (pids[i] > 0)
 			continue;
-		for (int k = 0; k < 60; k++) {
+		for (int k = 0; k < 300; k++) {
 			struct stat st;
 			int fd;
 
-			if (i < 2) {
+			if (i < 4) {
 				skeleton_sweep(store);
 				continue;
 			}
@@ -352,7 +352,7 @@ START_TEST(starts_and_sweeps_at_once)
 		}
 		_exit(0);
 	}
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 8; i++) {
 		ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
 		ck_assert_int_eq(status, 0);
 	}
