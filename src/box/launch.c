@@ -56,6 +56,7 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 {
 	const struct box_spec *s = b->spec;
 	int pair[2], from, to;
+	bool own;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, "make the box's socket");
@@ -68,7 +69,9 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 	for (int i = 1; i < 3; i++) {
 		if (fd_pipe(&from, &b->args.stdio[i]) < 0)
 			return err_sys(e, "make a pipe");
-		relay_init(&b->relays[i], from, i == 1 ? io->out : io->err);
+		to = relay_reopen(io->capture ? -1 : i == 1 ? io->out : io->err, O_WRONLY, &own);
+		relay_init(&b->relays[i], from, to);
+		b->relays[i].own_to = own;
 		if (io->capture && relay_capture(&b->relays[i], s->limits.output, e) < 0)
 			return -1;
 	}
@@ -76,7 +79,8 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 		if (fd_pipe(&b->args.stdio[0], &to) < 0)
 			return err_sys(e, "make a pipe");
 		fcntl(to, F_SETFL, O_NONBLOCK);
-		relay_init(&b->relays[0], io->in, to);
+		relay_init(&b->relays[0], relay_reopen(io->in, O_RDONLY, &own), to);
+		b->relays[0].keep_from = !own;
 		b->relays[0].own_to = true;
 	}
 	return 0;

@@ -46,7 +46,7 @@ static int caller_socket(pid_t tid, int fd)
 	long tgid;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", tid);
-	tgid = proc_number(path, "Tgid:");
+	tgid = proc_number(path, "\nTgid:");
 	if (tgid <= 0)
 		return -1;
 	pidfd = sys_pidfd_open((pid_t)tgid);
@@ -141,6 +141,20 @@ static int mount_target(pid_t init, long id, char *ret, size_t cap)
 	return found;
 }
 
+/* Is this the target of one of the box's own file systems? Named one by one: a target that is spelt otherwise than expected is the host's. */
+static bool is_own(const struct box_spec *spec, const char *target)
+{
+	const char *own[] = { "/", "/tmp", "/run", "/dev/shm", spec->home };
+
+	for (size_t i = 0; i < spec->n_mounts; i++)
+		if (strcmp(target, spec->mounts[i].dst) == 0)
+			return !spec->mounts[i].src;
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (strcmp(target, own[i]) == 0)
+			return true;
+	return false;
+}
+
 /* Does what is open here belong to a directory of the host that the box may write to? What can't be told does. */
 static bool is_hosts(pid_t init, const struct box_spec *spec, int fd)
 {
@@ -148,13 +162,8 @@ static bool is_hosts(pid_t init, const struct box_spec *spec, int fd)
 	long id;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	id = proc_number(path, "mnt_id:");
-	if (id < 0 || mount_target(init, id, target, sizeof(target)) < 0)
-		return true;
-	for (size_t i = 0; i < spec->n_mounts; i++)
-		if (spec->mounts[i].src && path_within(target, spec->mounts[i].dst))
-			return true;
-	return false;
+	id = proc_number(path, "\nmnt_id:");
+	return id < 0 || mount_target(init, id, target, sizeof(target)) < 0 || !is_own(spec, target);
 }
 
 static int connect_path(pid_t init, const struct box_spec *spec, const struct seccomp_notif *req, int sock,

@@ -104,6 +104,8 @@ static int watch_workspace(struct live *b, struct err *e)
 static void on_started(struct live *b, const struct init_msg *m, const int *fds, size_t n, const struct box_io *io)
 {
 	struct err e;
+	bool own;
+	int to;
 
 	if (n < 1 || (b->spec->tty && n < 2)) { /* the listener did not come: nobody would answer refused calls */
 		err_set(&e, ERR_SYS, "the box sent no listener");
@@ -129,9 +131,14 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	if (b->spec->tty) {
 		fcntl(fds[1], F_SETFL, fcntl(fds[1], F_GETFL) | O_NONBLOCK);
 		b->tty = fds[1];
-		relay_init(&b->relays[1], fds[1], io->out);
+		/* The master stays open to the end: both relays use it, and to close it would hang up on the session. */
+		to = relay_reopen(io->out, O_WRONLY, &own);
+		relay_init(&b->relays[1], fds[1], to);
+		b->relays[1].own_to = own;
+		b->relays[1].keep_from = true;
 		if (b->spec->interactive) {
 			relay_init(&b->relays[0], io->in, fds[1]);
+			b->relays[0].keep_from = true;
 			terminal_raw(&b->terminal, io->in);
 		}
 	}
@@ -301,6 +308,8 @@ static void flush(struct live *b)
 	uint64_t until = b->deadline || b->cancelled ? box_now() + FLUSH_NS : UINT64_MAX;
 	struct pollfd p[P_N];
 
+	if (!b->relays[0].keep_from)
+		fd_close(&b->relays[0].from);
 	b->relays[0].from = -1;
 	for (;;) {
 		bool waiting = false;

@@ -377,6 +377,12 @@ static int target_host(char dst[PATH_MAX], struct err *e)
 			memcpy(dst, out, sizeof(out));
 			break;
 		}
+	if (path_within(dst, "/usr") && path_canonical(dst, out) == 0 && strcmp(out, dst)) {
+		struct mount_shown s;
+
+		return err_set(e, ERR_REFUSED, "refused by the rule no links in targets: it is %s on this machine; name that",
+			       mount_show(&s, out));
+	}
 	if (path_within(dst, "/usr") && stat(dst, &st) < 0)
 		return err_set(e, ERR_USAGE, "/usr of the host image is read-only, and this target does not exist in it; choose one "
 					     "outside /usr");

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -18,6 +19,28 @@ void relay_init(struct relay *r, int from, int to)
 
 	*r = (struct relay){ .from = from, .to = to };
 	r->to_regular = to >= 0 && fstat(to, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+int relay_reopen(int fd, int flags, bool *ret_own)
+{
+	char path[32];
+	struct stat st;
+	int own = -1;
+
+	*ret_own = false;
+	if (fd < 0 || fstat(fd, &st) < 0 || !(S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)))
+		return fd;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	own = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	*ret_own = own >= 0;
+	return own >= 0 ? own : fd;
+}
+
+static void from_end(struct relay *r)
+{
+	if (!r->keep_from)
+		fd_close(&r->from);
+	r->from = -1;
 }
 
 int relay_capture(struct relay *r, uint64_t cap, struct err *e)
@@ -79,7 +102,7 @@ static void relay_write(struct relay *r)
 			if (r->own_to)
 				fd_close(&r->to);
 			r->to = -1;
-			fd_close(&r->from);
+			from_end(r);
 			return;
 		}
 		r->at += (size_t)w;
@@ -101,7 +124,7 @@ static bool relay_read(struct relay *r)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n <= 0) { /* EIO is a terminal's end */
-		fd_close(&r->from);
+		from_end(r);
 		return false;
 	}
 	if (r->capture) {
@@ -120,7 +143,7 @@ void relay_move(struct relay *r, short in, short out)
 	if (in & POLLIN && r->from >= 0 && r->at >= r->len)
 		relay_read(r);
 	else if (in && !(in & POLLIN)) /* its end, with nothing left in it */
-		fd_close(&r->from);
+		from_end(r);
 	if (r->own_to && r->from < 0 && r->at >= r->len)
 		fd_close(&r->to);
 }
@@ -132,16 +155,16 @@ void relay_drain(struct relay *r)
 	if (r->from < 0)
 		return;
 	if (r->at >= r->len && ioctl(r->from, FIONREAD, &left) == 0 && left == 0) {
-		fd_close(&r->from);
+		from_end(r);
 		return;
 	}
 	fcntl(r->from, F_SETFL, fcntl(r->from, F_GETFL) | O_NONBLOCK);
 	if (r->capture) {
 		while (r->from >= 0 && relay_read(r))
 			;
-		fd_close(&r->from);
+		from_end(r);
 	} else if (r->at >= r->len && !relay_read(r)) {
-		fd_close(&r->from);
+		from_end(r);
 	}
 }
 
@@ -165,7 +188,7 @@ int relay_take(struct relay *r, struct box_stream *s, struct err *e)
 
 void relay_close(struct relay *r)
 {
-	fd_close(&r->from);
+	from_end(r);
 	if (r->own_to)
 		fd_close(&r->to);
 	free(r->chunk);

@@ -17,6 +17,7 @@ struct relay {
 	int from;    /* -1: at its end */
 	int to;      /* -1: captured, or closed */
 	bool to_regular; /* a regular file takes any size at once; others at most PIPE_BUF after POLLOUT */
+	bool keep_from; /* `from` is not ours (the caller's standard input, a terminal's master): never closed here */
 	bool own_to; /* `to` is ours: closed when `from` ended and all is written (the box's stdin) */
 	char *chunk; /* RELAY_CHUNK bytes, made at first use */
 	size_t at, len;
@@ -27,6 +28,9 @@ struct relay {
 };
 
 void relay_init(struct relay *r, int from, int to);
+/* One of the caller's descriptors, opened anew for us alone and without blocking, so that neither a reader who stopped nor another writer on the
+ * same pipe can stop the deadline; *ret_own tells whether that went. Else `fd` itself. */
+int relay_reopen(int fd, int flags, bool *ret_own);
 /* Captures instead of writing; `cap` bytes at most are kept. */
 int relay_capture(struct relay *r, uint64_t cap, struct err *e);
 /* Fills up to two pollfds (events 0 and fd -1 when not waiting); returns how many. */

@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -203,13 +204,15 @@ static unsigned count(int store)
 static int make(const struct plan *p, int store, const char *name, uid_t owner, gid_t group)
 {
 	_cleanup_fd_ int dir = -1;
+	struct timespec t;
 	char draft[64];
 	int r = 0;
 
 	if (count(store) >= SKELETONS_MAX)
 		return -1;
-	snprintf(draft, sizeof(draft), "draft-%d", (int)getpid());
-	remove_tree(store, draft, 0);
+	/* A pid is no name: containers that share a store all have a process 1. */
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	snprintf(draft, sizeof(draft), "draft-%d-%lld%09ld", (int)getpid(), (long long)t.tv_sec, t.tv_nsec);
 	if (mkdirat(store, draft, 0755) < 0)
 		return -1;
 	dir = openat(store, draft, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

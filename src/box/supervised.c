@@ -38,20 +38,30 @@ static bool in_tree(const struct tree *t, pid_t pid)
 	return false;
 }
 
+/* A list of any length: read in pieces, of which a number cut by the end goes into the next. */
 static void add_children(struct tree *t, int task, const char *tid)
 {
 	char path[64], text[4096];
-	pid_t child[TASKS_MAX];
+	pid_t child[TASKS_MAX * 4];
+	_cleanup_fd_ int fd = -1;
+	size_t have = 0;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "%.20s/children", tid);
-	n = fd_read_file_at(task, path, text, sizeof(text));
-	if (n <= 0)
-		return;
-	for (size_t i = 0, k = limits_parse_pids(text, (size_t)n, child, TASKS_MAX); i < k; i++)
-		/* A process may be seen twice while the tree changes under us. */
-		if (t->n < TREE_MAX && !in_tree(t, child[i]))
-			t->pid[t->n++] = child[i];
+	fd = openat(task, path, O_RDONLY | O_CLOEXEC);
+	while (fd >= 0 && (n = read(fd, text + have, sizeof(text) - have)) > 0) {
+		size_t whole;
+
+		have += (size_t)n;
+		for (whole = have; whole > 0 && text[whole - 1] != ' '; whole--)
+			;
+		for (size_t i = 0, k = limits_parse_pids(text, whole, child, TASKS_MAX * 4); i < k; i++)
+			/* A process may be seen twice while the tree changes under us. */
+			if (t->n < TREE_MAX && !in_tree(t, child[i]))
+				t->pid[t->n++] = child[i];
+		memmove(text, text + whole, have - whole);
+		have -= whole;
+	}
 }
 
 /* The children of all threads; with one thread, the usual case, no directory is read. */
