@@ -21,6 +21,7 @@
 #include "box/command.h"
 #include "box/limits.h"
 #include "box/locks.h"
+#include "box/netns.h"
 #include "box/ops.h"
 
 struct init {
@@ -32,6 +33,7 @@ struct init {
 	pid_t command;
 	int leave[FD_PASS_MAX]; /* the way back to cloche's own groups */
 	size_t n_leave;
+	struct netns net;
 };
 
 uint64_t box_now(void)
@@ -116,7 +118,7 @@ static int init_life(const struct init_args *a, struct err *e)
 {
 	struct pollfd p = { .fd = a->order, .events = 0 };
 
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return err_sys(e, "bind the box to its owner");
 	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR))
 		_exit(1);
@@ -142,42 +144,16 @@ static int init_limits(struct init *in, const struct init_order *o, int *fds, si
 	return limits_inside(a->spec, a->kernel_limits, e) < 0 ? err_at(e, STAGE_LIMITS) : 0;
 }
 
-static int init_network(int *fds, size_t n, struct err *e)
+/* The limits, made by cloche meanwhile. */
+static int init_wait(struct init *in, struct err *e)
 {
-	int r = n == 1 ? setns(fds[0], CLONE_NEWNET) : -1;
+	struct init_order o;
+	int fds[FD_PASS_MAX];
+	size_t n = 0;
 
-	if (r < 0)
-		err_sys(e, "enter the box's network namespace");
-	for (size_t i = 0; i < n; i++)
-		fd_close(&fds[i]);
-	return r < 0 ? err_at(e, STAGE_NETWORK) : 0;
-}
-
-/* What was made beside the file system: limits and network, in whatever order they come. */
-static int init_join(struct init *in, struct err *e)
-{
-	struct init_args *a = in->a;
-	bool net = a->spec->network == BOX_NET_HOST, limits = false;
-
-	while (!net || !limits) {
-		struct init_order o;
-		int fds[FD_PASS_MAX];
-		size_t n = 0;
-
-		if (fd_recv(a->order, &o, sizeof(o), fds, FD_PASS_MAX, &n) != sizeof(o))
-			_exit(1); /* the owner is gone, and says so itself */
-		if (o.kind == ORDER_FAIL) {
-			*e = o.err;
-			return -1;
-		}
-		if (o.kind == ORDER_NET && init_network(fds, n, e) < 0)
-			return -1;
-		if (o.kind == ORDER_GO && init_limits(in, &o, fds, n, e) < 0)
-			return -1;
-		net |= o.kind == ORDER_NET;
-		limits |= o.kind == ORDER_GO;
-	}
-	return 0;
+	if (fd_recv(in->a->order, &o, sizeof(o), fds, FD_PASS_MAX, &n) != sizeof(o) || o.kind != ORDER_GO)
+		_exit(1); /* the owner is gone, or has given up and says so itself */
+	return init_limits(in, &o, fds, n, e);
 }
 
 static int init_terminal(struct init *in, struct err *e)
@@ -199,9 +175,6 @@ static int init_locks(struct init *in, struct err *e)
 {
 	const struct init_args *a = in->a;
 
-	/* Not before: the network helper joins the user namespace through init, which a caller may do to a dumpable process only. */
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0)
-		return err_sys(e, "close init to other processes");
 	if (locks_caps(a->spec->cap_keep, e) < 0 || locks_landlock(&in->msg.landlock_abi, e) < 0)
 		return -1;
 	return locks_seccomp(a->code[a->kernel_limits], a->code_len[a->kernel_limits], &in->listener, e);
@@ -210,7 +183,10 @@ static int init_locks(struct init *in, struct err *e)
 static int init_build(struct init *in, struct err *e)
 {
 	struct init_args *a = in->a;
+	bool own_net = a->spec->network == BOX_NET_NONE;
 
+	if (own_net && netns_start(&in->net, e) < 0)
+		return err_at(e, STAGE_NETWORK);
 	if (init_ids(a, e) < 0 || init_life(a, e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
 	mark(in, MARK_IDS);
@@ -224,8 +200,10 @@ static int init_build(struct init *in, struct err *e)
 		err_sys(e, "set the host name");
 		return err_at(e, STAGE_NAMESPACE);
 	}
-	if (init_join(in, e) < 0)
+	if (init_wait(in, e) < 0)
 		return -1;
+	if (own_net && netns_enter(&in->net, e) < 0)
+		return err_at(e, STAGE_NETWORK);
 	if (ops_detach(a->plan, e) < 0)
 		return err_at(e, STAGE_MOUNT);
 	mark(in, MARK_JOINED);
@@ -255,6 +233,7 @@ static int init_start(struct init *in, struct err *e)
 		return -1;
 	mark(in, MARK_STARTED);
 	in->msg.kind = INIT_STARTED;
+	in->msg.binds = a->plan->n_binds;
 	if (fd_send(a->order, &in->msg, sizeof(in->msg), fds, in->tty_master >= 0 ? 2 : 1) < 0)
 		_exit(1);
 	/* Init holds no end of what the command talks through, and nothing that tells of cloche. */

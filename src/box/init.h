@@ -33,6 +33,7 @@ struct init_msg {
 	struct err err;       /* FAILED */
 	int status;           /* ENDED: as wait(2) gives it */
 	int landlock_abi;     /* STARTED */
+	unsigned binds;       /* STARTED: read-only directories shown by bind */
 	bool left;            /* ENDED: init stands in no group any more, which may be removed */
 	uint64_t user_us, sys_us, maxrss_bytes, in_bytes, out_bytes; /* ENDED: of all that was reaped */
 	uint64_t marks[MARK_N];
@@ -40,8 +41,6 @@ struct init_msg {
 
 enum init_order_kind {
 	ORDER_GO,     /* limits stand; with the groups to enter */
-	ORDER_NET,    /* with the network namespace; from the helper of netns.h */
-	ORDER_FAIL,   /* what init waits for failed: `err` */
 	ORDER_SIGNAL, /* while the command runs */
 };
 struct init_order {
@@ -49,7 +48,6 @@ struct init_order {
 	int sig; /* SIGNAL: to the command's process group */
 	bool kernel_limits; /* GO: memory and pids are held by a cgroup */
 	size_t enter;       /* GO: how many of its descriptors are for limits_enter; the rest for limits_leave */
-	struct err err;     /* FAIL */
 };
 
 struct init_args {

@@ -2,8 +2,7 @@
  *
  *   parent                                   child (init.c)
  *   plan, pipes, socket
- *   clone3 (all namespaces but one) -------> ids, file system
- *   a helper for the network namespace ----------|---- NET (netns.h)
+ *   clone3 (all namespaces but one) -------> helper for the network namespace (netns.h); ids, file system
  *   cgroup made, set, read back, GO ------> enters both; cgroup namespace, locks, command
  *   watch <--------------------------------- STARTED (listener), ENDED
  *   judge
@@ -27,7 +26,6 @@
 #include "base/sys.h"
 #include "box/idmap.h"
 #include "box/monitor.h"
-#include "box/netns.h"
 #include "box/skeleton.h"
 #include "box/userns_why.h"
 
@@ -125,8 +123,9 @@ static int clone_init(struct live *b, struct err *e)
 	struct sys_clone_args args = { .flags = ns_flags | CLONE_PIDFD | SYS_CLONE_CLEAR_SIGHAND, .pidfd = (uint64_t)(uintptr_t)&pidfd,
 				       .exit_signal = SIGCHLD };
 	bool lend = b->args.root_caller;
-	int num = 0;
+	int num = 0, death = 0;
 
+	prctl(PR_GET_PDEATHSIG, &death); /* changing ids clears what cloche's own parent may have asked for */
 	if (lend && (setgroups(0, NULL) < 0 || lend_ids(s->outer_uid, s->outer_gid) < 0))
 		return err_sys(e, "lend uid %u to the box", s->outer_uid);
 	b->pid = sys_clone3(&args);
@@ -138,6 +137,8 @@ static int clone_init(struct live *b, struct err *e)
 			kill(b->pid, SIGKILL);
 		return err_sys(e, "take root's ids back");
 	}
+	if (lend && death)
+		prctl(PR_SET_PDEATHSIG, death);
 	errno = num;
 	if (b->pid < 0)
 		return userns_refused("user namespace", errno, e);
@@ -193,8 +194,6 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 		fd_close(&b->args.stdio[i]);
 	for (unsigned i = 0; i < b->plan.n_sources; i++)
 		fd_close(&b->plan.sources[i].fd);
-	if (b->spec->network == BOX_NET_NONE && netns_start(b->pidfd, b->order, &b->helper, e) < 0)
-		return -1;
 	return go(b, e);
 }
 
@@ -209,8 +208,6 @@ static void finish(struct live *b)
 	fd_close(&b->skeleton);
 	if (b->limits_open)
 		limits_close(&b->limits);
-	if (b->helper > 0)
-		waitpid(b->helper, NULL, __WALL);
 	/* The listener's thread may still signal through pidfd; it is closed by the exit of a one-shot program, and by the loop of a long-lived one
 	 * once the thread is gone. */
 	if (!b->notify.running)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/sys.h"
+
+#define PATIENCE_MS 20
 
 union address {
 	struct sockaddr any;
@@ -166,7 +169,42 @@ static bool is_hosts(pid_t init, const struct box_spec *spec, int fd)
 	return id < 0 || mount_target(init, id, target, sizeof(target)) < 0 || !is_own(spec, target);
 }
 
-static int connect_path(pid_t init, const struct box_spec *spec, const struct seccomp_notif *req, int sock,
+/* connect(2) that waits as long as the caller does: a caller who is gone, or was interrupted, must not leave a thread waiting for a server that never
+ * answers. The socket does not block meanwhile; it is one that the caller gave up until this returns. */
+static int connect_patiently(int listener, const struct seccomp_notif *req, int sock, const struct sockaddr *to, socklen_t len)
+{
+	int flags = fcntl(sock, F_GETFL), num = 0, r;
+	socklen_t room = sizeof(num);
+
+	if (flags < 0 || flags & O_NONBLOCK)
+		return connect(sock, to, len);
+	fcntl(sock, F_SETFL, flags | O_NONBLOCK);
+	r = connect(sock, to, len);
+	while (r < 0 && (errno == EAGAIN || errno == EINPROGRESS || errno == EALREADY)) {
+		struct pollfd p = { .fd = sock, .events = errno == EAGAIN ? 0 : POLLOUT };
+		bool started = errno != EAGAIN; /* a unix server with a full backlog says "again"; a TCP one answers by and by */
+
+		if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) < 0) {
+			errno = EINTR;
+			break;
+		}
+		if (poll(&p, 1, PATIENCE_MS) > 0 && started) {
+			r = getsockopt(sock, SOL_SOCKET, SO_ERROR, &num, &room) < 0 || num ? -1 : 0;
+			errno = num;
+			break;
+		}
+		if (!started)
+			r = connect(sock, to, len);
+		else
+			errno = EINPROGRESS;
+	}
+	num = errno;
+	fcntl(sock, F_SETFL, flags);
+	errno = num;
+	return r;
+}
+
+static int connect_path(int listener, pid_t init, const struct box_spec *spec, const struct seccomp_notif *req, int sock,
 			const union address *a, socklen_t len)
 {
 	char path[sizeof(a->un.sun_path) + 1];
@@ -184,7 +222,7 @@ static int connect_path(pid_t init, const struct box_spec *spec, const struct se
 		return -1;
 	}
 	snprintf(to.sun_path, sizeof(to.sun_path), "/proc/self/fd/%d", at);
-	return connect(sock, (struct sockaddr *)&to, sizeof(to));
+	return connect_patiently(listener, req, sock, (struct sockaddr *)&to, sizeof(to));
 }
 
 void mediate_connect(int listener, pid_t init, const struct box_spec *spec, const struct seccomp_notif *req,
@@ -210,6 +248,6 @@ void mediate_connect(int listener, pid_t init, const struct box_spec *spec, cons
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) < 0)
 		return;
 	by_path = a.any.sa_family == AF_UNIX && len > offsetof(struct sockaddr_un, sun_path) && a.un.sun_path[0] != '\0';
-	r = by_path ? connect_path(init, spec, req, sock, &a, len) : connect(sock, &a.any, len);
+	r = by_path ? connect_path(listener, init, spec, req, sock, &a, len) : connect_patiently(listener, req, sock, &a.any, len);
 	resp->error = r < 0 ? -errno : 0;
 }

@@ -25,7 +25,9 @@ enum { P_ORDER, P_SIGNALS, P_LIMITS, P_STREAMS, P_N = P_STREAMS + 6 };
 
 void monitor_block_signals(struct live *b)
 {
-	static const int watched[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH };
+	/* Whatever would end cloche by default, but for what a program gets by its own fault: a terminal must be put back. */
+	static const int watched[] = { SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGWINCH, SIGUSR1,
+				       SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU,  SIGPOLL };
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -126,6 +128,7 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	b->started = true;
 	b->started_ns = m->marks[MARK_STARTED];
 	b->out->landlock_abi = m->landlock_abi;
+	b->out->binds = m->binds;
 	if (b->limits.rung->kernel)
 		limits_sweep(SWEEP_MAX); /* what a killed cloche left; the command runs meanwhile */
 	if (b->spec->tty) {
@@ -203,6 +206,9 @@ static void on_signal(struct live *b)
 
 			if (b->spec->tty && b->started && w.ws_row)
 				ioctl(b->tty, TIOCSWINSZ, &w);
+		} else if (sig == SIGUSR1 || sig == SIGUSR2) { /* the command's own business */
+			if (b->started)
+				send_signal(b, sig);
 		} else if (!b->forwarded && b->started) {
 			b->forwarded = sig;
 			send_signal(b, sig);
@@ -377,6 +383,7 @@ void monitor_judge(struct live *b)
 	v.escape = b->notify.running ? notify_escape(&b->notify) : NULL;
 	o->n_denied = atomic_load(&b->notify.n_denied);
 	o->lost_denials = atomic_load(&b->notify.lost);
+	o->write_errno = b->relays[1].failed ? b->relays[1].failed : b->relays[2].failed;
 	memcpy(o->denied, b->notify.denied, sizeof(o->denied));
 	if (b->started) {
 		o->wall_us = (b->end_ns - b->started_ns) / 1000;

@@ -19,7 +19,7 @@ struct live {
 	struct notify notify;
 	struct relay relays[3]; /* stdin, stdout, stderr; with a terminal: [0] into it, [1] out of it */
 	struct terminal terminal;
-	pid_t pid, helper; /* init; the network helper, 0 when there is none */
+	pid_t pid; /* init */
 	int pidfd, order, signals;
 	int skeleton, cwd; /* what the child stood in, with its lock; the caller's own working directory meanwhile */
 	int tty; /* the terminal's master, owned by the relays */

@@ -44,6 +44,7 @@ struct walk {
 
 static int source_open(struct plan_source *s, struct err *e)
 {
+	struct stat st;
 	int fd;
 
 	if (s->fd >= 0) /* an id-mapped mount that the parent made */
@@ -63,6 +64,8 @@ static int source_open(struct plan_source *s, struct err *e)
 	if (fd < 0)
 		return err_sys(e, "open %s", s->path);
 	s->fd = fd;
+	if (s->rdev && (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != s->rdev))
+		return err_set(e, ERR_REFUSED, "%s: another device is there than the one that was checked", s->path);
 	return 0;
 }
 
@@ -171,6 +174,27 @@ static int source_leave(const struct walk *w, const struct plan_source *s, struc
 	return 0;
 }
 
+/* Where no overlay can be had: the directory has mounts below it that this user namespace may not take apart, or an outer container has used up the
+ * depth of overlays. Read-only by bind then, which leaves the host's sockets in it reachable: told in a note, and no choice for hostile code. */
+static int lower_bind(const struct walk *w, const struct op *op, struct err *e)
+{
+	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV };
+	const struct plan_source *s = &w->p->sources[op->source];
+	_cleanup_fd_ int tree = -1;
+
+	if (w->p->strict)
+		return err_set(e, ERR_MISSING, "%s can't be shown through an overlay here (mounts below it, or a container in a container), "
+			       "and the untrusted profile takes nothing less", s->path);
+	tree = sys_open_tree(AT_FDCWD, ".", SYS_OPEN_TREE_CLONE | SYS_AT_RECURSIVE | O_CLOEXEC);
+	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
+		return err_sys(e, "bind %s read-only", s->path);
+	if (attach(w, op, tree, e) < 0 || source_leave(w, s, e) < 0)
+		return -1;
+	*e = (struct err){ 0 };
+	w->p->n_binds++;
+	return 0;
+}
+
 /* A lower-only overlay: sockets and FIFOs of the host are not reachable through it, and mountinfo tells no host path. It needs two lower
  * directories; the second is empty. */
 static int op_lower(const struct walk *w, const struct op *op, struct err *e)
@@ -179,15 +203,19 @@ static int op_lower(const struct walk *w, const struct op *op, struct err *e)
 	_cleanup_fd_ int place = -1;
 	char target[64], lower[64];
 	const char *at = place_path(w, op, target, &place);
+	int r;
 
 	if (!at)
 		return err_sys(e, "mount target /%s", op->path);
 	if (source_open(&w->p->sources[op->source], e) < 0 || source_enter(w, s, e) < 0)
 		return -1;
 	snprintf(lower, sizeof(lower), "lowerdir=.:/proc/self/fd/%d,userxattr", w->empty);
-	if (mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower) < 0)
-		return err_sys(e, "overlay of %s on /%s", s->path, op->path);
-	return source_leave(w, s, e);
+	r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);
+	if (r < 0)
+		err_sys(e, "overlay of %s on /%s", s->path, op->path);
+	if (r < 0 && e->num == EINVAL)
+		return lower_bind(w, op, e);
+	return r < 0 ? -1 : source_leave(w, s, e);
 }
 
 static int op_bind(const struct walk *w, const struct op *op, struct err *e)

@@ -76,10 +76,15 @@ static void judge_exec(const struct box_spec *spec, const struct err *why, struc
 
 	str_printable(safe, sizeof(safe), spec->argv[0]);
 	str_printable(image, sizeof(image), spec->root.name);
-	err_set(&o->err, ERR_EXEC, missing ? "no command %s in image %s: check the name, or mount the directory that holds it" :
-		why->num == ENOEXEC ? "%s in image %s is no program of this machine and has no #! line" :
-				      "%s in image %s can't be executed: is it a file with the x bit?",
-		safe, image);
+	if (missing)
+		err_set(&o->err, ERR_EXEC, "no command %s in image %s, or none that its #! line names: check the name, or mount the directory "
+			"that holds it", safe, image);
+	else if (why->num == ENOEXEC)
+		err_set(&o->err, ERR_EXEC, "%s in image %s is no program of this machine and has no #! line", safe, image);
+	else if (why->num == EACCES || why->num == EISDIR)
+		err_set(&o->err, ERR_EXEC, "%s in image %s can't be executed: is it a file with the x bit?", safe, image);
+	else
+		err_set(&o->err, ERR_EXEC, "%s in image %s can't be executed: %s", safe, image, strerror(why->num));
 	o->err.num = why->num;
 	fault_set(o, FAULT_EXEC_FAILED);
 	o->exit_code = missing ? 127 : 126;

@@ -157,7 +157,7 @@ static void plan_dev(struct plan *p, const struct box_spec *spec)
 	for (size_t i = 0; i < sizeof(dev_links) / sizeof(dev_links[0]); i++)
 		plan_ready(p, OP_LINK, dev_links[i].path, 0)->text = dev_links[i].target;
 	plan_ready(p, OP_DIR, "dev/pts", 0755);
-	plan_op(p, OP_DEVPTS, "dev/pts")->text = "newinstance,ptmxmode=0666,mode=0620";
+	plan_op(p, OP_DEVPTS, "dev/pts")->text = "newinstance,ptmxmode=0666,mode=0620,max=256";
 	plan_ready(p, OP_DIR, "dev/shm", 01777);
 	plan_tmpfs(p, "dev/shm", spec->limits.shm, 01777, false);
 	for (size_t i = 0; i < spec->n_devices; i++) {
@@ -169,6 +169,7 @@ static void plan_dev(struct plan *p, const struct box_spec *spec)
 		plan_op(p, OP_FILE, path)->mode = 0666;
 		op = plan_op(p, OP_BIND, path);
 		op->source = (int16_t)plan_source(p, spec->devices[i].path, NULL, true);
+		p->sources[op->source].rdev = spec->devices[i].rdev;
 	}
 }
 
@@ -267,6 +268,8 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 
 	p->n_ops = p->n_sources = p->used = 0;
 	p->root_readonly = p->skeleton = false;
+	p->strict = spec->profile == BOX_PROFILE_UNTRUSTED;
+	p->n_binds = 0;
 	p->root_overlay = spec->root.kind == ROOTFS_DIR;
 	snprintf(p->root_options, sizeof(p->root_options), "size=%llu,nr_inodes=%llu,mode=0755",
 		 (unsigned long long)spec->limits.root, (unsigned long long)(spec->limits.root / 4096 + 1024));

@@ -36,6 +36,7 @@ enum op_kind {
 struct plan_source {
 	const char *path;
 	const struct box_mount *check; /* compare (dev, ino) to this, or NULL */
+	uint64_t rdev; /* a device that the caller asked for: its number as checked; else 0 */
 	bool tree;   /* wanted as a detached mount (bind); else as a directory to stand in (overlay) */
 	int fd;      /* id-mapped mount made by the parent, or -1; in the child: what was opened */
 };
@@ -60,6 +61,8 @@ struct plan {
 	bool root_overlay;    /* the root is an overlay over source 0; else a tmpfs, or an overlay over the skeleton */
 	bool skeleton;        /* the directory that the child begins in is one that holds every op marked ready */
 	bool root_readonly;
+	bool strict;          /* a read-only directory of the host goes through an overlay or not at all */
+	unsigned n_binds;     /* in the child: how many had to do without */
 	char root_options[96]; /* of the tmpfs that is the root or holds the overlay's upper */
 	char arena[PLAN_ARENA];
 	unsigned used;

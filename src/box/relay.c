@@ -98,6 +98,7 @@ static void relay_write(struct relay *r)
 		if (w < 0 && errno == EAGAIN)
 			return;
 		if (w < 0) { /* nobody listens any more: let the box see that, as it would see it outside */
+			r->failed = errno == EPIPE ? 0 : errno;
 			r->at = r->len = 0;
 			if (r->own_to)
 				fd_close(&r->to);

@@ -21,6 +21,7 @@ struct relay {
 	bool own_to; /* `to` is ours: closed when `from` ended and all is written (the box's stdin) */
 	char *chunk; /* RELAY_CHUNK bytes, made at first use */
 	size_t at, len;
+	int failed;  /* errno of a write that failed for another reason than a reader who left */
 	/* capture */
 	bool capture;
 	char *store;     /* mapped once: first half head, second half (a byte more when odd) a ring */

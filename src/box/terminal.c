@@ -19,7 +19,8 @@ void terminal_raw(struct terminal *t, int fd)
 
 	t->fd = fd;
 	t->raw = false;
-	if (tcgetattr(fd, &t->before) < 0)
+	/* A background job may not touch the terminal: it would be stopped, deadline and all. */
+	if (tcgetattr(fd, &t->before) < 0 || tcgetpgrp(fd) != getpgrp())
 		return;
 	raw = t->before;
 	cfmakeraw(&raw);

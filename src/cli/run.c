@@ -18,12 +18,14 @@
 
 static struct prepared prepared; /* large; one a process */
 
+/* The last words wait a second for a reader who has stopped, and no longer: no box is left to wait for. */
 static void say(const char *head, const char *text)
 {
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 	char safe[640], line[700];
 	int n = snprintf(line, sizeof(line), "cloche: %s: %s\n", head, str_printable(safe, sizeof(safe), text));
 
-	if (n > 0)
+	if (n > 0 && poll(&p, 1, 1000) > 0)
 		(void)fd_write_all(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
 }
 
@@ -43,6 +45,23 @@ static void note_stdin(const struct run_options *o)
 		return;
 	if (poll(&p, 1, 0) > 0 && p.revents & POLLIN)
 		note("standard input holds data, which the box does not see: add -i to forward it");
+}
+
+static void note_outcome(const struct box_outcome *out)
+{
+	char text[200];
+
+	if (out->note[0])
+		note(out->note);
+	if (out->binds > 0) {
+		snprintf(text, sizeof(text), "degraded: %u read-only director%s shown by bind, not through an overlay (mounts below, or a "
+			 "container in a container): sockets of the host in it can be reached", out->binds, out->binds == 1 ? "y is" : "ies are");
+		note(text);
+	}
+	if (out->lost_denials > 0) {
+		snprintf(text, sizeof(text), "%u refused calls were taken away by a signal before they could be recorded", out->lost_denials);
+		note(text);
+	}
 }
 
 static int put(const struct buf *b)
@@ -90,6 +109,11 @@ static int tell_text(const struct run_options *o, const struct box_outcome *out)
 	for (unsigned i = 0; o->timing && (name = outcome_phase(out, i, &us)); i++) {
 		snprintf(line, sizeof(line), us == UINT64_MAX ? "%-10s      -" : "%-10s %6llu us", name, (unsigned long long)us);
 		say("timing", line);
+	}
+	if (out->write_errno) {
+		snprintf(line, sizeof(line), "can't write the command's output: %s", strerror(out->write_errno));
+		say("error", line);
+		return outcome_code(out) ? outcome_code(out) : 125;
 	}
 	return outcome_code(out);
 }
@@ -140,8 +164,7 @@ int cli_run(int argc, char **argv)
 	io.title_len = cli_title.len;
 	if (box_run(&prepared.spec, &io, &out, &e) < 0)
 		return refuse(&o, &e);
-	if (out.note[0])
-		note(out.note);
+	note_outcome(&out);
 	if (outcome_code(&out) != 0 && out.fault != FAULT_CANCELLED)
 		request_hints(&prepared);
 	rc = o.json ? tell_json(&o, &out) : tell_text(&o, &out);

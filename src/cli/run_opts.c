@@ -1,6 +1,7 @@
 #include "cli/run_opts.h"
 
 #include "base/str.h"
+#include "box/limits.h"
 #include "cli/run.h"
 #include "cli/verbs.h"
 
@@ -100,7 +101,7 @@ static int option_limit(struct box_limits *l, int id, const char *value, struct 
 	case O_MEMORY:
 		return set_size(&l->memory, value, e);
 	case O_PIDS:
-		return parse_u64(value, 1, 4194304, &l->pids, e);
+		return parse_u64(value, 1, 4194304 - LIMIT_INIT_PIDS, &l->pids, e);
 	case O_CPUS:
 		return parse_cpus(value, &l->cpus, e);
 	case O_TIMEOUT:
@@ -112,7 +113,7 @@ static int option_limit(struct box_limits *l, int id, const char *value, struct 
 	case O_FILE_SIZE:
 		return set_size(&l->file_size, value, e);
 	case O_OPEN_FILES:
-		return parse_u64(value, 8, 1048576, &l->open_files, e);
+		return parse_u64(value, 16, 1048576, &l->open_files, e);
 	case O_WORKSPACE_MAX:
 		return set_size(&l->workspace_max, value, e);
 	default:
