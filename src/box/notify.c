@@ -15,7 +15,6 @@
 #include "box/mediate.h"
 
 #define MEDIATING_MAX 32
-#define LOST_MAX 8
 
 static int start_thread(void *(*run)(void *), void *arg)
 {
@@ -143,9 +142,10 @@ static void *notify_loop(void *arg)
 			continue;
 		if (errno != ENOENT || filter_gone(n->listener))
 			return NULL;
-		/* A signal took a notification away before it could be read. Some programs probe for namespaces under a timer, and where
-		 * connect is mediated an interrupted connect is nothing strange; but who goes on like that is hiding something. */
-		if (atomic_fetch_add(&n->lost, 1) + 1 >= LOST_MAX && !n->request->untrusted) {
+		/* A signal took a notification away before it could be read. Where hardly any notified call is one that an ordinary program
+		 * makes, that is an escape attempt; where connect is mediated, it is an interrupted connect as a rule. */
+		atomic_fetch_add(&n->lost, 1);
+		if (!n->request->untrusted) {
 			end_box(n, NULL);
 			return NULL;
 		}
