@@ -86,12 +86,12 @@ static void init_signals(void)
 		syscall(SYS_rt_sigaction, i, dfl, NULL, 8);
 }
 
-static int map_write(const char *file, uint64_t inside, uint64_t outside, struct err *e)
+static int map_write(int self, const char *file, uint64_t inside, uint64_t outside, struct err *e)
 {
 	char text[64];
 
 	snprintf(text, sizeof(text), "%llu %llu 1", (unsigned long long)inside, (unsigned long long)outside);
-	return fd_write_file_at(AT_FDCWD, file, text) < 0 ? err_sys(e, "write %s (%s)", file, text) : 0;
+	return fd_write_file_at(self, file, text) < 0 ? err_sys(e, "write /proc/self/%s (%s)", file, text) : 0;
 }
 
 /* One id inside stands for one id outside: whatever the box's user is called, it is the caller, or an unprivileged id when the caller is
@@ -99,13 +99,14 @@ static int map_write(const char *file, uint64_t inside, uint64_t outside, struct
 static int init_ids(const struct init_args *a, struct err *e)
 {
 	const struct box_spec *s = a->spec;
+	_cleanup_fd_ int self = -1;
 
 	if (a->root_caller && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) /* else /proc/self/uid_map is root's */
 		return err_sys(e, "open the own id maps");
-	if (fd_write_file_at(AT_FDCWD, "/proc/self/setgroups", "deny") < 0)
+	self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (self < 0 || fd_write_file_at(self, "setgroups", "deny") < 0)
 		return err_sys(e, "write /proc/self/setgroups");
-	if (map_write("/proc/self/uid_map", s->uid, s->outer_uid, e) < 0 ||
-	    map_write("/proc/self/gid_map", s->gid, s->outer_gid, e) < 0)
+	if (map_write(self, "uid_map", s->uid, s->outer_uid, e) < 0 || map_write(self, "gid_map", s->gid, s->outer_gid, e) < 0)
 		return -1;
 	if (setresgid(s->gid, s->gid, s->gid) < 0 || setresuid(s->uid, s->uid, s->uid) < 0)
 		return err_sys(e, "become uid %u of the box", s->uid);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/mountinfo.h"
 #include "base/path.h"
 #include "base/sys.h"
 
@@ -98,50 +99,21 @@ static int caller_path(pid_t tid, const char *path)
 	return path_open_in_root(fd, full[0] == '/' ? full + 1 : full, O_CLOEXEC);
 }
 
-/* A field of mountinfo: blanks, tabs, newlines and backslashes stand as \ooo (proc_pid_mountinfo(5)). */
-static int unescape(const char *field, char *ret, size_t cap)
-{
-	size_t n = 0;
-
-	for (; *field && *field != ' '; n++) {
-		if (n + 1 >= cap)
-			return -1;
-		if (field[0] == '\\' && field[1] >= '0' && field[1] <= '3' && field[2] >= '0' && field[2] <= '7' && field[3] >= '0' &&
-		    field[3] <= '7') {
-			ret[n] = (char)((field[1] - '0') << 6 | (field[2] - '0') << 3 | (field[3] - '0'));
-			field += 4;
-		} else {
-			ret[n] = *field++;
-		}
-	}
-	ret[n] = '\0';
-	return 0;
-}
-
 /* The target of the mount with this id, in the box's own namespace. */
-static int mount_target(pid_t init, long id, char *ret, size_t cap)
+static int mount_target(pid_t init, long id, char ret[4096])
 {
-	char path[48], *line = NULL;
-	size_t room = 0;
-	int found = -1;
-	FILE *f;
+	_cleanup_mountinfo_ struct mountinfo m;
+	char path[48];
 
 	snprintf(path, sizeof(path), "/proc/%d/mountinfo", init);
-	f = fopen(path, "re");
-	while (f && found < 0 && getline(&line, &room, f) > 0) {
-		char *at = line;
-
-		if (strtol(at, NULL, 10) != id)
-			continue;
-		for (int i = 0; i < 4 && at; i++) /* id, parent, device, root, target (proc_pid_mountinfo(5)) */
-			at = strchr(at + 1, ' ');
-		if (at)
-			found = unescape(at + 1, ret, cap);
-	}
-	free(line);
-	if (f)
-		fclose(f);
-	return found;
+	if (mountinfo_open(&m, path) < 0)
+		return -1;
+	while (mountinfo_next(&m))
+		if (m.id == id) {
+			memcpy(ret, m.target, sizeof(m.target));
+			return 0;
+		}
+	return -1;
 }
 
 /* Is this the target of one of the box's own file systems? Named one by one: a target that is spelt otherwise than expected is the host's. */
@@ -166,7 +138,7 @@ static bool is_hosts(pid_t init, const struct box_spec *spec, int fd)
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
 	id = proc_number(path, "\nmnt_id:");
-	return id < 0 || mount_target(init, id, target, sizeof(target)) < 0 || !is_own(spec, target);
+	return id < 0 || mount_target(init, id, target) < 0 || !is_own(spec, target);
 }
 
 /* connect(2) that waits as long as the caller does: a caller who is gone, or was interrupted, must not leave a thread waiting for a server that never

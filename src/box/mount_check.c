@@ -23,6 +23,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "box/mount_below.h"
 
 #define ELEMS(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -524,6 +525,8 @@ int mount_check_all(struct mount_check *c, struct box_spec *spec, struct err *e)
 		const struct box_mount *m = &spec->mounts[i];
 
 		if (pair_check(spec->mounts, i, e) < 0 || fifo_check(c, spec, m, e) < 0)
+			return about(e, m);
+		if (m->kind == BOX_MOUNT_DIR && mount_below_check(m, e) < 0)
 			return about(e, m);
 		if (m->kind == BOX_MOUNT_DIR)
 			mount_scan_top(c, m, spec->profile == BOX_PROFILE_UNTRUSTED);

@@ -81,7 +81,7 @@ static void judge_exec(const struct box_spec *spec, const struct err *why, struc
 			"that holds it", safe, image);
 	else if (why->num == ENOEXEC)
 		err_set(&o->err, ERR_EXEC, "%s in image %s is no program of this machine and has no #! line", safe, image);
-	else if (why->num == EACCES || why->num == EISDIR)
+	else if (why->num == EACCES || why->num == EPERM || why->num == EISDIR)
 		err_set(&o->err, ERR_EXEC, "%s in image %s can't be executed: is it a file with the x bit?", safe, image);
 	else
 		err_set(&o->err, ERR_EXEC, "%s in image %s can't be executed: %s", safe, image, strerror(why->num));

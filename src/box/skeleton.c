@@ -200,6 +200,33 @@ static unsigned count(int store)
 	return n;
 }
 
+/* Removes those that nobody holds. */
+static unsigned sweep(int store)
+{
+	_cleanup_fd_ int list = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = list < 0 ? NULL : fdopendir(list);
+	struct dirent *en;
+	struct stat st;
+	unsigned n = 0;
+
+	if (!d)
+		return 0;
+	list = -1;
+	while ((en = readdir(d))) {
+		_cleanup_fd_ int fd = -1;
+
+		if (strncmp(en->d_name, PREFIX, sizeof(PREFIX) - 1) != 0 && strncmp(en->d_name, "draft-", 6) != 0)
+			continue;
+		fd = openat(store, en->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		/* What another sweep has removed already may have a successor of the same name, which this lock does not hold. */
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0 &&
+		    remove_tree(store, en->d_name, 0) == 0)
+			n++;
+	}
+	closedir(d);
+	return n;
+}
+
 /* Makes it under a name of its own and gives it the right one at the end: whoever sees the right name sees all of it. */
 static int make(const struct plan *p, int store, const char *name, uid_t owner, gid_t group)
 {
@@ -208,7 +235,7 @@ static int make(const struct plan *p, int store, const char *name, uid_t owner, 
 	char draft[64];
 	int r = 0;
 
-	if (count(store) >= SKELETONS_MAX)
+	if (count(store) >= SKELETONS_MAX && sweep(store) == 0)
 		return -1;
 	/* A pid is no name: containers that share a store all have a process 1. */
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -273,23 +300,6 @@ int skeleton_open(const struct plan *p, const char *store, uid_t owner, gid_t gr
 unsigned skeleton_sweep(const char *store)
 {
 	_cleanup_fd_ int at = store_open(store, false);
-	struct dirent *en;
-	struct stat st;
-	unsigned n = 0;
-	DIR *d;
 
-	if (!trusted(at) || !(d = opendir(store)))
-		return 0;
-	while ((en = readdir(d))) {
-		_cleanup_fd_ int fd = -1;
-
-		if (strncmp(en->d_name, PREFIX, sizeof(PREFIX) - 1) != 0 && strncmp(en->d_name, "draft-", 6) != 0)
-			continue;
-		fd = openat(at, en->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		/* What another sweep has removed already may have a successor of the same name, which this lock does not hold. */
-		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0 && remove_tree(at, en->d_name, 0) == 0)
-			n++;
-	}
-	closedir(d);
-	return n;
+	return trusted(at) ? sweep(at) : 0;
 }

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "box/plan.h"
 
-/* At most this many are kept in a store; then no more are made until `cloche gc` has removed those that nobody uses. */
+/* At most this many are kept in a store; the next one first removes those that nobody uses. */
 #define SKELETONS_MAX 16
 
 /* Finds or makes the directory below `store` (an absolute path, made 0700 when missing), owned by the box's outer ids. Returns its descriptor, which holds a

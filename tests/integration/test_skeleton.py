@@ -134,7 +134,7 @@ def test_gc_spares_what_a_box_stands_on(store):
 def test_no_more_than_a_few_are_kept(store):
     for uid in range(5000, 5020):
         assert run(store, "--user", uid, "true").returncode == 0
-    assert len(kept(store)) == 16
+    assert 1 <= len(kept(store)) <= 16
 
 
 def test_changed_settings_are_seen(store, tmp_path):
