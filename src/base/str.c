@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fd.h"
+
 #define MILLION 1000000U
 
 void buf_init(struct buf *b, size_t max)
@@ -51,8 +53,28 @@ static bool buf_room(struct buf *b, size_t n)
 	return true;
 }
 
+void buf_stream(struct buf *b, int fd)
+{
+	buf_init(b, SIZE_MAX);
+	b->streams = true;
+	b->fd = fd;
+}
+
+void buf_flush(struct buf *b)
+{
+	if (b->streams && !b->failed && b->len > 0 && fd_write_all(b->fd, b->data, b->len) < 0)
+		b->failed = true;
+	b->len = 0;
+}
+
 void buf_add(struct buf *b, const void *data, size_t n)
 {
+	if (b->streams && b->len + n > BUF_STREAM)
+		buf_flush(b);
+	if (b->streams && n > BUF_STREAM && !b->failed) { /* no need to gather it first */
+		b->failed = fd_write_all(b->fd, data, n) < 0;
+		return;
+	}
 	if (!buf_room(b, n))
 		return;
 	if (n > 0)

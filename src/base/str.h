@@ -13,9 +13,16 @@ struct buf {
 	char *data;
 	size_t len, cap, max;
 	bool failed;
+	bool streams; /* what was written goes to `fd` whenever BUF_STREAM bytes have gathered */
+	int fd;
 };
+#define BUF_STREAM 65536
 
 void buf_init(struct buf *b, size_t max);
+/* A buffer that does not grow beyond BUF_STREAM (but for one larger piece): it is written to fd on the way. buf_flush at the end. A write that fails
+ * sets `failed`, and errno stays as it was left. */
+void buf_stream(struct buf *b, int fd);
+void buf_flush(struct buf *b);
 void buf_free(struct buf *b);
 #define _cleanup_buf_ __attribute__((cleanup(buf_free)))
 void buf_add(struct buf *b, const void *data, size_t n);

@@ -232,12 +232,9 @@ int box_run(const struct box_spec *spec, const struct box_io *io, struct box_out
 	else
 		monitor_run(&b, io);
 	monitor_judge(&b);
-	if (io->capture && !spec->tty)
-		for (int i = 1; i < 3; i++)
-			if (b.relays[i].store && relay_take(&b.relays[i], i == 1 ? &ret->out : &ret->err_out, e) < 0) {
-				finish(&b);
-				return -1;
-			}
+	for (int i = 1; i < 3; i++)
+		if (b.relays[i].store)
+			relay_take(&b.relays[i], i == 1 ? &ret->out : &ret->err_out);
 	finish(&b);
 	return 0;
 }

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "base/str.h"
@@ -57,8 +57,8 @@ void outcome_free(struct box_outcome *o)
 	struct box_stream *s[] = { &o->out, &o->err_out };
 
 	for (size_t i = 0; i < 2; i++) {
-		free(s[i]->head);
-		free(s[i]->tail);
+		if (s[i]->data)
+			munmap(s[i]->data, s[i]->mapped);
 		*s[i] = (struct box_stream){ 0 };
 	}
 }

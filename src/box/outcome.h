@@ -26,12 +26,12 @@ struct box_denied {
 	char comm[16];
 };
 
-/* What a stream printed: all of it, or its first and last half. */
+/* What a stream printed: all of it, or its first and last half with `cut` bytes left out between. */
 struct box_stream {
-	char *head;        /* the first `head_len` bytes; owned by the outcome (outcome_free) */
-	size_t head_len;
-	char *tail;        /* the last `tail_len` bytes; follow after `cut` bytes are left out */
-	size_t tail_len;
+	char *data;        /* a mapping that the outcome owns (outcome_free), or NULL */
+	size_t mapped;     /* its size */
+	size_t len;        /* bytes of data that count */
+	size_t head_len;   /* where in them the cut is; len when nothing was cut */
 	uint64_t cut;
 };
 

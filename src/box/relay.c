@@ -169,22 +169,61 @@ void relay_drain(struct relay *r)
 	}
 }
 
-int relay_take(struct relay *r, struct box_stream *s, struct err *e)
+static void reverse(char *p, size_t n)
 {
-	uint64_t half = r->cap / 2, ring = r->cap - half, in_tail = r->total > half ? r->total - half : 0;
-	uint64_t first = ring && in_tail > ring ? in_tail % ring : 0; /* where the ring's oldest byte stands */
+	for (size_t i = 0; i < n / 2; i++) {
+		char c = p[i];
 
-	s->head_len = (size_t)(r->total < half ? r->total : half);
-	s->tail_len = (size_t)(in_tail < ring ? in_tail : ring);
-	s->cut = in_tail > ring ? in_tail - ring : 0;
-	s->head = malloc(s->head_len + 1);
-	s->tail = malloc(s->tail_len + 1);
-	if (!s->head || !s->tail)
-		return err_set(e, ERR_SYS, "out of memory for the output: lower --max-output");
-	memcpy(s->head, r->store, s->head_len);
-	memcpy(s->tail, r->store + half + first, s->tail_len - first);
-	memcpy(s->tail + s->tail_len - first, r->store + half, first);
+		p[i] = p[n - 1 - i];
+		p[n - 1 - i] = c;
+	}
+}
+
+/* How many bytes at the end begin a UTF-8 character that is not whole (at most 3). */
+static size_t begun_at_end(const char *p, size_t n)
+{
+	for (size_t k = 1; k <= 3 && k <= n; k++) {
+		unsigned char c = (unsigned char)p[n - k];
+
+		if ((c & 0xc0) == 0x80)
+			continue;
+		return c >= 0xc2 && k < (c < 0xe0 ? 2U : c < 0xf0 ? 3U : c < 0xf5 ? 4U : 0U) ? k : 0;
+	}
 	return 0;
+}
+
+/* How many bytes at the beginning end a character that began before (at most 3). */
+static size_t ended_at_begin(const char *p, size_t n)
+{
+	size_t k = 0;
+
+	while (k < 3 && k < n && ((unsigned char)p[k] & 0xc0) == 0x80)
+		k++;
+	return k;
+}
+
+void relay_take(struct relay *r, struct box_stream *s)
+{
+	size_t half = (size_t)(r->cap / 2), ring = (size_t)r->cap - half;
+	uint64_t in_tail = r->total > half ? r->total - half : 0;
+	size_t first = ring && in_tail > ring ? (size_t)(in_tail % ring) : 0; /* where the ring's oldest byte stands */
+	size_t tail = in_tail < ring ? (size_t)in_tail : ring, head = r->total < half ? (size_t)r->total : half;
+
+	*s = (struct box_stream){ .data = r->store, .mapped = r->cap ? (size_t)r->cap : 1, .len = head + tail, .head_len = head + tail,
+				  .cut = in_tail > ring ? in_tail - ring : 0 };
+	r->store = NULL;
+	if (!s->cut)
+		return;
+	/* The ring is turned in place, so that the oldest byte comes first. */
+	reverse(s->data + half, first);
+	reverse(s->data + half + first, ring - first);
+	reverse(s->data + half, ring);
+	/* A character that the cut went through is left out whole: text that was valid stays so. */
+	s->head_len = head - begun_at_end(s->data, head);
+	first = ended_at_begin(s->data + head, tail);
+	memmove(s->data + s->head_len, s->data + head + first, tail - first);
+	s->len = s->head_len + tail - first;
+	s->cut = r->total - s->len;
 }
 
 void relay_close(struct relay *r)

@@ -44,6 +44,6 @@ static inline bool relay_pending(const struct relay *r)
 {
 	return r->at < r->len && r->to >= 0;
 }
-/* Gives what was captured to `s` (which owns it from then on). */
-int relay_take(struct relay *r, struct box_stream *s, struct err *e);
+/* Gives what was captured to `s` (which owns it from then on), without copying it. */
+void relay_take(struct relay *r, struct box_stream *s);
 void relay_close(struct relay *r);

@@ -1,7 +1,6 @@
 #include "cli/outcome_json.h"
 
 #include <string.h>
-#include <stdlib.h>
 
 #include "base/json.h"
 #include "box/seccomp.h"
@@ -31,25 +30,11 @@ const char *outcome_phase(const struct box_outcome *o, unsigned i, uint64_t *ret
 
 static void json_stream(struct json *j, const char *name, const struct box_stream *s, const char *b64_name)
 {
-	size_t n = s->head_len + s->tail_len;
-	char *whole = malloc(n + 1);
-	bool utf8;
-
 	json_key(j, name);
-	if (!whole) {
-		j->out->failed = true;
+	if (json_bytes(j, s->data, s->len))
 		return;
-	}
-	if (s->head_len)
-		memcpy(whole, s->head, s->head_len);
-	if (s->tail_len)
-		memcpy(whole + s->head_len, s->tail, s->tail_len);
-	utf8 = json_bytes(j, whole, n);
-	if (!utf8) {
-		json_key(j, b64_name);
-		json_b64(j, whole, n);
-	}
-	free(whole);
+	json_key(j, b64_name);
+	json_b64(j, s->data, s->len);
 }
 
 static void json_cut(struct json *j, const char *name, const struct box_stream *s)

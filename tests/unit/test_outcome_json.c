@@ -2,6 +2,8 @@
  * chose makes it anything but one line of valid JSON. */
 #include "unit.h"
 
+#include <sys/mman.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -183,12 +185,13 @@ static void is(const char *path, const char *want)
 
 static void stream(struct box_stream *s, const char *head, size_t head_len, const char *tail, size_t tail_len, uint64_t cut)
 {
-	free(s->head);
-	free(s->tail);
-	*s = (struct box_stream){ .head = malloc(head_len + 1), .tail = malloc(tail_len + 1), .head_len = head_len, .tail_len = tail_len,
-				  .cut = cut };
-	memcpy(s->head, head, head_len);
-	memcpy(s->tail, tail, tail_len);
+	if (s->data)
+		munmap(s->data, s->mapped);
+	*s = (struct box_stream){ .mapped = head_len + tail_len + 1, .len = head_len + tail_len, .head_len = head_len, .cut = cut };
+	s->data = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(s->data, MAP_FAILED);
+	memcpy(s->data, head, head_len);
+	memcpy(s->data + head_len, tail, tail_len);
 }
 
 static void setup(void)

@@ -6,9 +6,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/str.h"
 #include "box/relay.h"
 
 static struct relay r;
@@ -28,10 +30,10 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-/* What byte `i` of the stream is: no period divides a cap. */
+/* What byte `i` of the stream is: no period divides a cap. ASCII, so that no cut goes through a character. */
 static char byte_at(uint64_t i)
 {
-	return (char)(i * 7 + i / 251);
+	return (char)((i * 7 + i / 251) & 0x7f);
 }
 
 static void feed(uint64_t *at, size_t n)
@@ -57,19 +59,18 @@ static void check_kept(uint64_t total, uint64_t cap)
 	uint64_t head = total < cap / 2 ? total : cap / 2;
 	uint64_t left = total - head, tail = left < cap - cap / 2 ? left : cap - cap / 2;
 
-	ck_assert_int_eq(relay_take(&r, &s, &e), 0);
-	ck_assert_uint_eq(s.head_len, head);
-	ck_assert_uint_eq(s.tail_len, tail);
+	relay_take(&r, &s);
+	ck_assert_uint_eq(s.len, head + tail);
 	ck_assert_uint_eq(s.cut, total - head - tail);
-	ck_assert_uint_le(s.head_len + s.tail_len, cap);
+	ck_assert_uint_eq(s.head_len, s.cut ? head : s.len);
+	ck_assert_uint_le(s.len, cap);
 	for (uint64_t i = 0; i < head; i++)
-		if (s.head[i] != byte_at(i))
+		if (s.data[i] != byte_at(i))
 			ck_abort_msg("head byte %llu of %llu, cap %llu", (unsigned long long)i, (unsigned long long)total, (unsigned long long)cap);
 	for (uint64_t i = 0; i < tail; i++)
-		if (s.tail[i] != byte_at(total - tail + i))
+		if (s.data[head + i] != byte_at(total - tail + i))
 			ck_abort_msg("tail byte %llu of %llu, cap %llu", (unsigned long long)i, (unsigned long long)total, (unsigned long long)cap);
-	free(s.head);
-	free(s.tail);
+	munmap(s.data, s.mapped);
 }
 
 static void capture(uint64_t cap)
@@ -96,6 +97,36 @@ START_TEST(every_size_around_every_small_cap)
 					feed(&at, total - at < step ? total - at : step);
 				check_kept(total, cap);
 			}
+}
+END_TEST
+
+/* Wherever the cut falls in text of one to four bytes a character, whole characters are left on both sides. */
+START_TEST(no_cut_goes_through_a_character)
+{
+	static const char text[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" "b\xf0\x9f\x98\x80\xe2\x82\xac\xc3\xa9zz\xe2\x82\xac";
+	const size_t n = sizeof(text) - 1;
+
+	for (uint64_t cap = 2; cap < n; cap++) {
+		struct box_stream s;
+
+		capture(cap);
+		ck_assert_int_eq(fd_write_all(in[1], text, n), 0);
+		relay_move(&r, POLLIN, 0);
+		relay_take(&r, &s);
+		ck_assert_uint_eq(s.len + s.cut, n);
+		ck_assert_uint_le(s.len, cap);
+		ck_assert_uint_gt(s.cut, 0);
+		ck_assert_uint_ge(s.len + 6, cap);
+		for (size_t i = 0, k; i < s.len; i += k) {
+			uint32_t cp;
+
+			k = str_utf8(s.data + i, s.len - i, &cp);
+			ck_assert_uint_ne(cp, STR_INVALID);
+		}
+		ck_assert_mem_eq(s.data, text, s.head_len);
+		ck_assert_mem_eq(s.data + s.head_len, text + n - (s.len - s.head_len), s.len - s.head_len);
+		munmap(s.data, s.mapped);
+	}
 }
 END_TEST
 
@@ -396,6 +427,7 @@ static void fill(TCase *tc)
 {
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, every_size_around_every_small_cap);
+	tcase_add_test(tc, no_cut_goes_through_a_character);
 	tcase_add_test(tc, sizes_around_larger_caps);
 	tcase_add_test(tc, random_chunks);
 	tcase_add_test(tc, huge_caps);
