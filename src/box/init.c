@@ -181,6 +181,15 @@ static int init_locks(struct init *in, struct err *e)
 	return locks_seccomp(a->code[a->kernel_limits], a->code_len[a->kernel_limits], &in->listener, e);
 }
 
+/* Tells cloche that init runs. A clone begins on its parent's cpu and waits there as long as the parent goes on; a parent that sleeps until now is woken
+ * on another one, and the two work side by side. */
+static void init_alive(struct init *in)
+{
+	in->msg.kind = INIT_ALIVE;
+	if (fd_send(in->a->order, &in->msg, sizeof(in->msg), NULL, 0) < 0)
+		_exit(1);
+}
+
 static int init_build(struct init *in, struct err *e)
 {
 	struct init_args *a = in->a;
@@ -188,6 +197,7 @@ static int init_build(struct init *in, struct err *e)
 
 	if (own_net && netns_start(&in->net, e) < 0)
 		return err_at(e, STAGE_NETWORK);
+	init_alive(in);
 	if (init_ids(a, e) < 0 || init_life(a, e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
 	mark(in, MARK_IDS);

@@ -23,6 +23,7 @@ enum box_mark {
 uint64_t box_now(void); /* CLOCK_MONOTONIC in ns */
 
 enum init_msg_kind {
+	INIT_ALIVE,   /* init has a cpu */
 	INIT_FAILED,  /* err: the box never ran */
 	INIT_STARTED, /* with the listener, and the terminal's master when one was asked for */
 	INIT_ENDED,   /* the command ended; everything else in the box is gone */

@@ -146,12 +146,26 @@ static int clone_init(struct live *b, struct err *e)
 	return 0;
 }
 
+/* Init ended before it began: by its own account, or without a word. */
+static int init_gone(struct live *b, const struct init_msg *m, struct err *e)
+{
+	if (m->kind == INIT_FAILED)
+		*e = m->err;
+	else
+		err_set(e, ERR_SYS, "the box's first process ended at once");
+	return err_at(e, STAGE_NAMESPACE);
+}
+
 /* While init builds: limits, then GO with the groups to enter. A box that died meanwhile says why itself. */
 static int go(struct live *b, struct err *e)
 {
 	struct init_order o = { .kind = ORDER_GO };
+	struct init_msg m = { .kind = INIT_ALIVE };
 	int fds[2 * LIMIT_JOIN_MAX];
 	size_t n;
+
+	if (fd_recv(b->order, &m, sizeof(m), NULL, 0, NULL) != sizeof(m) || m.kind != INIT_ALIVE)
+		return init_gone(b, &m, e);
 
 	if (limits_open(&b->limits, &b->spec->limits, e) < 0)
 		return err_at(e, STAGE_LIMITS);

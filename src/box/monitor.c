@@ -172,6 +172,8 @@ static bool on_order(struct live *b, const struct box_io *io)
 	case INIT_STARTED:
 		on_started(b, &m, fds, n, io);
 		return b->failed;
+	case INIT_ALIVE:
+		return false;
 	case INIT_FAILED:
 		b->failed = true;
 		b->why = m.err;
