@@ -321,6 +321,17 @@ static void init_report_end(struct init *in)
 	fd_send(in->a->order, &in->msg, sizeof(in->msg), NULL, 0);
 }
 
+/* To take the namespaces down keeps a core busy for as long as it took to build them. That waits until cloche is done with the outcome: its hang-up,
+ * or its death, which the death signal tells. */
+static void init_linger(struct init *in)
+{
+	struct pollfd p = { .fd = in->a->order, .events = 0 };
+
+	while (!(p.revents & (POLLHUP | POLLERR)))
+		if (poll(&p, 1, -1) < 0)
+			return;
+}
+
 _Noreturn void init_main(struct init_args *a)
 {
 	static struct init in;
@@ -337,5 +348,6 @@ _Noreturn void init_main(struct init_args *a)
 	}
 	init_loop(&in);
 	init_report_end(&in);
+	init_linger(&in);
 	_exit(0);
 }

@@ -87,6 +87,19 @@ void monitor_failed(struct live *b, const struct err *why)
 			b->why = m.err;
 }
 
+/* The machine's first process reaps whatever is left to it. A container's is often an application that does not, and each box would leave a zombie
+ * there. The number is the kernel's PROC_PID_INIT_INO, part of its interface since 3.8. */
+static bool is_initial_pidns(void)
+{
+	char link[32];
+	ssize_t n = readlink("/proc/self/ns/pid", link, sizeof(link) - 1);
+
+	if (n <= 0)
+		return false;
+	link[n] = '\0';
+	return strcmp(link, "pid:[4026531836]") == 0;
+}
+
 static int watch_workspace(struct live *b, struct err *e)
 {
 	for (size_t i = 0; i < b->spec->n_mounts; i++) {
@@ -129,6 +142,7 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	b->started_ns = m->marks[MARK_STARTED];
 	b->out->landlock_abi = m->landlock_abi;
 	b->out->binds = m->binds;
+	b->reaps = !is_initial_pidns();
 	if (b->limits.rung->kernel)
 		limits_sweep(SWEEP_MAX); /* what a killed cloche left; the command runs meanwhile */
 	if (b->spec->tty) {
@@ -188,9 +202,11 @@ static bool on_order(struct live *b, const struct box_io *io)
 		b->in_bytes = m.in_bytes;
 		b->out_bytes = m.out_bytes;
 		take_marks(b, &m);
-		/* Nobody waits for the kernel to take the namespaces down, unless a cgroup could only go then. */
-		if (!m.left)
+		/* Nobody waits for the kernel to take the namespaces down, unless a cgroup could only go then, or nobody else would reap. */
+		if (!m.left || b->reaps) {
+			fd_close(&b->order);
 			reap(b);
+		}
 		return true;
 	}
 	return false;

@@ -25,6 +25,7 @@ struct live {
 	int tty; /* the terminal's master, owned by the relays */
 	/* evidence */
 	struct err why;
+	bool reaps; /* init must be waited for: nobody else would */
 	bool failed, started, ended, gone, start_deadline, deadline, cancelled, termed;
 	int status, forwarded;
 	enum limit_hit hit;
