@@ -54,7 +54,6 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 {
 	const struct box_spec *s = b->spec;
 	int pair[2], from, to;
-	bool own;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, "make the box's socket");
@@ -67,9 +66,7 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 	for (int i = 1; i < 3; i++) {
 		if (fd_pipe(&from, &b->args.stdio[i]) < 0)
 			return err_sys(e, "make a pipe");
-		to = relay_reopen(io->capture ? -1 : i == 1 ? io->out : io->err, O_WRONLY, &own);
-		relay_init(&b->relays[i], from, to);
-		b->relays[i].own_to = own;
+		relay_init(&b->relays[i], from, io->capture ? -1 : i == 1 ? io->out : io->err);
 		if (io->capture && relay_capture(&b->relays[i], s->limits.output, e) < 0)
 			return -1;
 	}
@@ -77,11 +74,23 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 		if (fd_pipe(&b->args.stdio[0], &to) < 0)
 			return err_sys(e, "make a pipe");
 		fcntl(to, F_SETFL, O_NONBLOCK);
-		relay_init(&b->relays[0], relay_reopen(io->in, O_RDONLY, &own), to);
-		b->relays[0].keep_from = !own;
-		b->relays[0].own_to = true;
+		relay_init(&b->relays[0], io->in, to);
+		b->relays[0].keep_from = b->relays[0].own_to = true;
 	}
 	return 0;
+}
+
+/* While init builds: descriptors of our own for what the caller lent us. */
+static void own_streams(struct live *b)
+{
+	bool own;
+
+	for (int i = 1; i < 3; i++) {
+		b->relays[i].to = relay_reopen(b->relays[i].to, O_WRONLY, &own);
+		b->relays[i].own_to = own;
+	}
+	b->relays[0].from = relay_reopen(b->relays[0].from, O_RDONLY, &own);
+	b->relays[0].keep_from = !own;
 }
 
 /* The child takes the skeleton over as its working directory: it lies where the child's own ids may not even look (a root caller's home), and
@@ -106,6 +115,17 @@ static void stand_back(struct live *b)
 	if (b->plan.skeleton && fchdir(b->cwd) < 0)
 		(void)!chdir("/"); /* the caller's own is gone: nothing here looks at it again */
 	fd_close(&b->cwd);
+}
+
+static bool wants_keys(const struct box_spec *s)
+{
+	static const char *const calls[] = { "keyctl", "add_key", "request_key" };
+
+	for (size_t i = 0; i < s->n_rules; i++)
+		for (size_t k = 0; k < sizeof(calls) / sizeof(calls[0]); k++)
+			if (s->rules[i].action == BOX_RULE_ALLOW && s->rules[i].nr == sc_number(sc_native(), calls[k]))
+				return true;
+	return false;
 }
 
 /* The raw calls: the C library's would signal every thread, and this must not outlast the clone. */
@@ -192,6 +212,7 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 		return err_at(e, STAGE_COMMAND);
 	b->args.plan = &b->plan;
 	b->args.spec = b->spec;
+	b->args.keyring = wants_keys(b->spec);
 	b->args.title = io->title;
 	b->args.title_len = io->title_len;
 	if (b->spec->tty)
@@ -208,7 +229,9 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 		fd_close(&b->args.stdio[i]);
 	for (unsigned i = 0; i < b->plan.n_sources; i++)
 		fd_close(&b->plan.sources[i].fd);
-	return go(b, e);
+	r = go(b, e);
+	own_streams(b);
+	return r;
 }
 
 /* Everything that could hold the box or speak of it goes here, whatever came before. */

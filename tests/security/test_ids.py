@@ -3,6 +3,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import uuid
 
 import pytest
@@ -199,6 +200,26 @@ def test_session_keyring_is_out_of_reach(probe, box):
     assert set(got.values()) == {"ENOSYS"}
     r = box("--", "sh", "-c", "cat /proc/keys /proc/key-users; true")
     assert r.o.out == "", r
+
+
+KEYS = """
+import ctypes, platform, sys
+libc = ctypes.CDLL(None, use_errno=True)
+ADD, KEYCTL = (248, 250) if platform.machine() == "x86_64" else (217, 219)
+SESSION, SEARCH = -3, 10
+if len(sys.argv) > 1:
+    assert libc.syscall(ADD, b"user", b"cloche-test", b"secret", 6, SESSION) > 0, ctypes.get_errno()
+print("found" if libc.syscall(KEYCTL, SEARCH, SESSION, b"user", b"cloche-test", 0) > 0 else ctypes.get_errno())
+"""
+
+
+def test_allowed_key_calls_see_a_keyring_of_their_own():
+    """A caller with a key in its session keyring; the rule lets the call through, and the key is still not there."""
+    argv = [boxlib.CLOCHE, "run", "-q", "--seccomp-rule", "allow=keyctl", "--", "/usr/bin/python3", "-c", KEYS]
+    code = KEYS + "\nimport subprocess; sys.stdout.flush(); sys.exit(subprocess.run(%r, stdin=subprocess.DEVNULL).returncode)" % argv
+    r = subprocess.run([sys.executable, "-c", code, "add"], capture_output=True, text=True, env=boxlib.base_env(), timeout=boxlib.HANG)
+    assert r.returncode == 0 and r.stdout.split() == ["found", "126"], r  # ENOKEY
+
 
 
 def test_other_processes_of_the_host_are_invisible(box):
