@@ -35,7 +35,7 @@ demo: all
 test:
 	@tools/deps test
 	@$(MAKE) --no-print-directory all
-	@failed=; for part in check-style unit unit-clang suite; do \
+	@failed=; export FUZZ_SECONDS=$${FUZZ_SECONDS:-2}; for part in check-style unit unit-clang analyze fuzz suite; do \
 		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
 	if [ -n "$$failed" ]; then echo "== make test: failed:$$failed"; exit 1; fi
 	@echo "== make test: all passed"
@@ -60,10 +60,11 @@ suite: all
 check-style: all
 	@$(PYTHON) tools/check-style $(B)/cloche
 test-long: test fuzz
+	@CLOCHE_KILLS=1000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py
 	@tools/fresh-root
 
-analyze: $(B)/build.ninja
-	@tools/analyze $(B)
+analyze: $(B)/test-clang/build.ninja
+	@tools/analyze $(B)/test-clang
 fuzz: all
 	@tools/fuzz $(FUZZ_SECONDS)
 bench: all

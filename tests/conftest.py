@@ -7,6 +7,7 @@
 
 The suite runs as whoever calls it. tests/run runs it as root and again as an unprivileged user.
 """
+import contextlib
 import ctypes
 import fnmatch
 import os
@@ -98,21 +99,25 @@ def cloche():
     return boxlib.cloche
 
 
-@pytest.fixture
-def ws():
-    """A directory of the caller's own to be shared with boxes. Its parents are searchable by all."""
-    path = tempfile.mkdtemp(prefix="ct-ws-", dir="/tmp")
+@contextlib.contextmanager
+def directory(prefix):
+    path = tempfile.mkdtemp(prefix=prefix, dir="/tmp")
     os.chmod(path, 0o755)
     yield pathlib.Path(path)
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def ws():
+    """A directory of the caller's own to be shared with boxes. Its parents are searchable by all."""
+    with directory("ct-ws-") as path:
+        yield path
 
 
 @pytest.fixture(scope="session")
 def probes_dir():
-    path = tempfile.mkdtemp(prefix="ct-probes-", dir="/tmp")
-    os.chmod(path, 0o755)
-    yield pathlib.Path(path)
-    shutil.rmtree(path, ignore_errors=True)
+    with directory("ct-probes-") as path:
+        yield path
 
 
 @pytest.fixture(scope="session")

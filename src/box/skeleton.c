@@ -164,6 +164,16 @@ static int make_op(const struct plan *p, const struct op *op, int dir, uid_t own
 	return r < 0 ? -1 : own(dir, op->path, owner, group);
 }
 
+/* Takes *fd over when it succeeds. */
+static DIR *list_open(int *fd)
+{
+	DIR *d = *fd < 0 ? NULL : fdopendir(*fd);
+
+	if (d)
+		fd_steal(fd);
+	return d;
+}
+
 static int remove_tree(int parent, const char *name, unsigned depth)
 {
 	_cleanup_fd_ int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -173,13 +183,12 @@ static int remove_tree(int parent, const char *name, unsigned depth)
 	if (fd < 0 || depth > 8)
 		return -1;
 	fchmod(fd, 0700);
-	d = fdopendir(fd);
+	d = list_open(&fd);
 	if (!d)
 		return -1;
 	while ((en = readdir(d)))
-		if (strcmp(en->d_name, ".") != 0 && strcmp(en->d_name, "..") != 0 && unlinkat(fd, en->d_name, 0) < 0)
-			remove_tree(fd, en->d_name, depth + 1);
-	fd = -1;
+		if (strcmp(en->d_name, ".") != 0 && strcmp(en->d_name, "..") != 0 && unlinkat(dirfd(d), en->d_name, 0) < 0)
+			remove_tree(dirfd(d), en->d_name, depth + 1);
 	closedir(d);
 	return unlinkat(parent, name, AT_REMOVEDIR);
 }
@@ -187,13 +196,12 @@ static int remove_tree(int parent, const char *name, unsigned depth)
 static unsigned count(int store)
 {
 	_cleanup_fd_ int fd = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	DIR *d = list_open(&fd);
 	struct dirent *en;
 	unsigned n = 0;
 
 	if (!d)
 		return SKELETONS_MAX;
-	fd = -1;
 	while ((en = readdir(d)))
 		n += strncmp(en->d_name, PREFIX, sizeof(PREFIX) - 1) == 0;
 	closedir(d);
@@ -204,14 +212,13 @@ static unsigned count(int store)
 static unsigned sweep(int store)
 {
 	_cleanup_fd_ int list = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = list < 0 ? NULL : fdopendir(list);
+	DIR *d = list_open(&list);
 	struct dirent *en;
 	struct stat st;
 	unsigned n = 0;
 
 	if (!d)
 		return 0;
-	list = -1;
 	while ((en = readdir(d))) {
 		_cleanup_fd_ int fd = -1;
 

@@ -154,6 +154,8 @@ static int lay(void *ctx, struct doctor_result *r)
 		if (mkdir(*d, 0755) < 0)
 			return failed(r, "a directory on tmpfs");
 	file = open("a/sub/file", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+	if (file < 0)
+		return failed(r, "a file on tmpfs");
 	if (mount("overlay", "v", "overlay", MS_RDONLY, "lowerdir=a:b") < 0)
 		return failed(r, errno == ENODEV ? "no overlay in this kernel" : "an overlay of two read-only directories");
 	umount2("v", MNT_DETACH);

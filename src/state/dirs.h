@@ -1,6 +1,6 @@
 /* The program's own directories, per user: the store (what is kept), the runtime directory (what belongs to running
- * processes) and the configuration. A plain `cloche run` needs none of them; nothing here is made before somebody
- * asks for it.
+ * processes) and the configuration. `cloche run` makes the store alone, and runs without it when it can't; nothing here
+ * is made before somebody asks for it.
  *
  *	           CLOCHE_HOME set        else
  *	store      $CLOCHE_HOME/store     $XDG_DATA_HOME/cloche, or ~/.local/share/cloche

@@ -114,5 +114,12 @@ def test_links_between_documents():
             assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
+def test_named_tests_exist():
+    """THREAT_MODEL names tests for its locks; others name some too. Without a folder they are in security/."""
+    for path in [ROOT / "CONTRIBUTING.md", ROOT / "tests" / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for name in re.findall(r"`(?:tests/)?((?:\w+/)?test_\w+\.py)`", path.read_text(encoding="utf-8")):
+            assert (boxlib.TESTS / ("" if "/" in name else "security") / name).exists(), f"{path.name}: {name}"
+
+
 def test_coverage_has_a_row_for_everything():
     assert coverage_rows.problems() == []

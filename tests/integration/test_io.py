@@ -205,6 +205,16 @@ def test_closed_stdout_ends_quietly():
         assert b"cloche: " not in boxlib.without_rung(p.stderr.read()) or p.returncode == 1
 
 
+@pytest.mark.parametrize("args,rc", [(("echo", "hi"), 125), (("sh", "-c", "echo hi; exit 3"), 3), (("true",), 0), (("--json", "true"), 125)],
+                         ids=["ok", "failed", "silent", "json"])
+def test_output_that_can_not_be_written_is_told(args, rc):
+    """A full disk behind stdout: one line, and never a code that says all is well."""
+    with open("/dev/full", "wb") as full:
+        r = subprocess.run([boxlib.CLOCHE, "run", *args], stdout=full, stderr=subprocess.PIPE, env=boxlib.base_env(), timeout=boxlib.HANG, check=False)
+    lines = [line for line in r.stderr.splitlines() if line.startswith(b"cloche: error: ")]
+    assert r.returncode == rc and len(lines) == (args != ("true",)), r
+
+
 def test_background_writer_gets_no_say_after_the_end(box):
     o = box("sh", "-c", "yes & sleep 0.2; exit 0").o
     assert o["exit_code"] == 0 and o.out.startswith("y\ny\n")

@@ -160,6 +160,23 @@ def test_terminal_without_a_terminal_is_refused_or_works(box):
     assert (r.rc == 0 and r.out == b"tty\r\n") or (r.rc == 2 and r.err.count(b"\n") == 1), r
 
 
+def cpu_ticks(pid):
+    fields = open(f"/proc/{pid}/stat", encoding="utf-8").read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_an_idle_terminal_costs_nothing():
+    """Nobody types and nothing prints: cloche sleeps. (On the supervised rung it looks at the box 50 times a second.)"""
+    with Terminal("sh", "-c", "echo ready; read x") as t:
+        t.until(rb"ready")
+        before = cpu_ticks(t.pid)
+        time.sleep(1.5)
+        spent = (cpu_ticks(t.pid) - before) / os.sysconf("SC_CLK_TCK")
+        assert spent < (0.1 if boxlib.IS_ROOT else 0.3), spent
+        t.send(b"\n")
+        assert t.wait() == 0
+
+
 def test_deadline_on_a_terminal():
     with Terminal("--timeout", "500ms", "sh", "-c", "echo up; sleep 300") as t:
         t.until(rb"timeout: ")

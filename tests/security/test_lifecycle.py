@@ -14,7 +14,7 @@ import pytest
 from . import attack
 from .attack import boxlib
 
-RUNS = 60
+RUNS = int(os.environ.get("CLOCHE_KILLS", "60"))  # a long run makes it 1,000
 
 
 @pytest.fixture
@@ -157,36 +157,27 @@ def test_started_by_a_thread_that_ends(own_program, probe):
     assert attack.no_marked(mark)
 
 
-def test_init_killed_from_outside_is_told(probe, own_program):
-    """Somebody on the host kills init: the outcome says `killed` or `init_lost`, the command is dead, and cloche ends."""
-    mark = "init" + uuid.uuid4().hex
-    p = subprocess.Popen([str(own_program), "run", "--json", *map(str, probe.mount), "--", attack.PROBE, "sleep", mark],
-                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=boxlib.base_env())
-    pids = attack.wait_marked(mark)
-    assert pids
-    os.kill(attack.init_of(pids[0]), signal.SIGKILL)
-    try:
+def killed_from_outside(probe, whom):
+    """Exit code and outcome of a box in which somebody on the host kills whom(command's pid)."""
+    mark = "out" + uuid.uuid4().hex
+    with boxlib.running("--json", *probe.mount, "--", attack.PROBE, "sleep", mark, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
+        pids = attack.wait_marked(mark)
+        assert pids
+        os.kill(whom(pids[0]), signal.SIGKILL)
         out, _ = p.communicate(timeout=30)
-    finally:
-        p.kill()
-    o = boxlib.json.loads(out)
-    assert o["fault"]["type"] == "init_lost" and p.returncode == 125, o
     assert attack.no_marked(mark)
+    return p.returncode, boxlib.json.loads(out)
 
 
-def test_command_killed_from_outside_is_told(probe, own_program):
-    mark = "cmd" + uuid.uuid4().hex
-    p = subprocess.Popen([str(own_program), "run", "--json", *map(str, probe.mount), "--", attack.PROBE, "sleep", mark],
-                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=boxlib.base_env())
-    pids = attack.wait_marked(mark)
-    assert pids
-    os.kill(pids[0], signal.SIGKILL)
-    try:
-        out, _ = p.communicate(timeout=30)
-    finally:
-        p.kill()
-    o = boxlib.json.loads(out)
-    assert p.returncode == 137 and o["fault"]["type"] == "killed", o
+def test_init_killed_from_outside_is_told(probe):
+    """The command is dead with it, and cloche ends."""
+    rc, o = killed_from_outside(probe, attack.init_of)
+    assert o["fault"]["type"] == "init_lost" and rc == 125, o
+
+
+def test_command_killed_from_outside_is_told(probe):
+    rc, o = killed_from_outside(probe, lambda pid: pid)
+    assert o["fault"]["type"] == "killed" and rc == 137, o
 
 
 def test_no_process_of_ours_is_dumpable_in_the_box(box):

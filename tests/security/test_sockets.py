@@ -275,6 +275,19 @@ def test_descriptor_passing_into_a_box_is_not_possible_by_stdin(probe, traps):
         theirs.close()
 
 
+@pytest.mark.parametrize("name", ["docker.sock", "podman.sock", "containerd.sock", ".X11-unix", ".ICE-unix", "$SSH_AUTH_SOCK", "$XDG_RUNTIME_DIR"])
+def test_well_known_sockets_by_name(box, public, name):
+    """The daemons' and the desktop's: the name, or the variable that holds it, is enough; what lies there is not looked at."""
+    place = public / name.strip("$")
+    place.mkdir(mode=0o700)
+    env = {name[1:]: str(place)} if name[0] == "$" else {}
+    for mode in ("ro", "rw"):
+        r = box("-v", f"{place}:/x:{mode}", "--", "true", env=env)
+        assert r.rc == 125 and r.o.fault["stage"] == "mount" and "refused by the rule" in r.o.fault["message"], r
+    (public / "plain").mkdir()
+    assert box("-v", f"{public / 'plain'}:/x", "--", "true", env=env).rc == 0, "no control"
+
+
 def test_run_directory_of_the_host(probe):
     """The classic: /run read-only for "just reading", with the sockets of daemons below it. Refused, or connect fails."""
     found = [os.path.join(b, f) for b, _, fs in os.walk("/run") for f in fs if os.path.exists(os.path.join(b, f))

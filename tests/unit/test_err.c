@@ -6,6 +6,12 @@
 
 #include "base/err.h"
 
+static void fill_text(char *text, size_t cap)
+{
+	memset(text, 'a', cap - 1);
+	text[cap - 1] = '\0';
+}
+
 START_TEST(set_fills_and_returns)
 {
 	struct err e = { .kind = ERR_SYS, .stage = STAGE_MOUNT, .num = 7 };
@@ -23,8 +29,7 @@ START_TEST(set_cuts_at_the_end)
 	struct err e;
 	char big[2000];
 
-	memset(big, 'a', sizeof(big) - 1);
-	big[sizeof(big) - 1] = '\0';
+	fill_text(big, sizeof(big));
 	err_set(&e, ERR_SYS, "%s", big);
 	ck_assert_uint_eq(strlen(e.msg), sizeof(e.msg) - 1);
 }
@@ -47,8 +52,7 @@ START_TEST(sys_with_a_full_message)
 	struct err e;
 	char big[2000];
 
-	memset(big, 'a', sizeof(big) - 1);
-	big[sizeof(big) - 1] = '\0';
+	fill_text(big, sizeof(big));
 	errno = ENOENT;
 	err_sys(&e, "%s", big);
 	ck_assert_int_eq(e.num, ENOENT);

@@ -73,14 +73,25 @@ START_TEST(outer_random_maps)
 }
 END_TEST
 
+/* What --user says, and who that is in the box. */
+struct user_row {
+	const char *user;
+	uid_t uid;
+	gid_t gid;
+	const char *home;
+};
+
+static void is_user(const struct user_row *r)
+{
+	rq.user = r->user;
+	prepares();
+	ck_assert_msg(pr.spec.uid == r->uid && pr.spec.gid == r->gid, "%s: %u:%u", r->user, pr.spec.uid, pr.spec.gid);
+	ck_assert_msg(strcmp(pr.spec.home, r->home) == 0, "%s: %s", r->user, pr.spec.home);
+}
+
 START_TEST(users_of_the_host_image)
 {
-	static const struct {
-		const char *user;
-		uid_t uid;
-		gid_t gid;
-		const char *home;
-	} rows[] = {
+	static const struct user_row rows[] = {
 		{ NULL, 1000, 1000, "/home/user" },     { "root", 0, 0, "/root" },        { "user", 1000, 1000, "/home/user" },
 		{ "nobody", 65534, 65534, "/home/user" }, { "0", 0, 0, "/root" },         { "4242", 4242, 4242, "/home/user" },
 		{ "4242:7", 4242, 7, "/home/user" },    { "0:0", 0, 0, "/root" },         { "007", 7, 7, "/home/user" },
@@ -89,11 +100,7 @@ START_TEST(users_of_the_host_image)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		fresh();
-		rq.user = rows[i].user;
-		prepares();
-		ck_assert_uint_eq(pr.spec.uid, rows[i].uid);
-		ck_assert_uint_eq(pr.spec.gid, rows[i].gid);
-		ck_assert_str_eq(pr.spec.home, rows[i].home);
+		is_user(&rows[i]);
 		ck_assert_str_eq(pr.spec.cwd, rows[i].home);
 	}
 }
@@ -159,12 +166,7 @@ static const char passwd[] =
 
 START_TEST(users_of_a_directory)
 {
-	static const struct {
-		const char *user;
-		uid_t uid;
-		gid_t gid;
-		const char *home;
-	} rows[] = {
+	static const struct user_row rows[] = {
 		{ NULL, 0, 0, "/root" },           { "root", 0, 0, "/root" },             { "node", 1000, 1001, "/home/node" },
 		{ "long", 5, 6, "/srv/long" },     { "nohome", 8, 8, "/home/user" },      { "nobody", 65534, 65534, "/" },
 		{ "next", 7, 7, "/n" },            { "slashes", 12, 12, "/" },            { "relative", 13, 13, "/home/user" },
@@ -182,10 +184,7 @@ START_TEST(users_of_a_directory)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		fresh();
 		rq.rootfs = root;
-		rq.user = rows[i].user;
-		prepares();
-		ck_assert_msg(pr.spec.uid == rows[i].uid && pr.spec.gid == rows[i].gid, "%s: %u:%u", rows[i].user, pr.spec.uid, pr.spec.gid);
-		ck_assert_msg(strcmp(pr.spec.home, rows[i].home) == 0, "%s: %s", rows[i].user, pr.spec.home);
+		is_user(&rows[i]);
 	}
 	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
 		fresh();

@@ -1,11 +1,10 @@
 /* Unit tests of the ladder: its parsers with odd and hostile texts, and the rows of the outcome. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "box/limits_rungs.h"
+#include "unit.h"
 
 static void groups(const char *text, struct cg1_place place[CG1_N])
 {
@@ -298,32 +297,25 @@ START_TEST(probes)
 }
 END_TEST
 
+static void fill(TCase *tc)
+{
+	tcase_add_test(tc, groups_plain);
+	tcase_add_test(tc, groups_odd);
+	tcase_add_test(tc, mounts_plain);
+	tcase_add_test(tc, mounts_branches);
+	tcase_add_test(tc, mounts_odd);
+	tcase_add_test(tc, pids_text);
+	tcase_add_test(tc, group_names);
+	tcase_add_test(tc, ulimit_good);
+	tcase_add_test(tc, ulimit_bad);
+	tcase_add_test(tc, names);
+	tcase_add_test(tc, rows_supervised);
+	tcase_add_test(tc, rows_not_asked);
+	tcase_add_test(tc, require_refuses);
+	tcase_add_test(tc, probes);
+}
+
 int main(void)
 {
-	Suite *s = suite_create("limits");
-	TCase *texts = tcase_create("texts"), *rows = tcase_create("rows");
-	SRunner *r;
-	int failed;
-
-	tcase_add_test(texts, groups_plain);
-	tcase_add_test(texts, groups_odd);
-	tcase_add_test(texts, mounts_plain);
-	tcase_add_test(texts, mounts_branches);
-	tcase_add_test(texts, mounts_odd);
-	tcase_add_test(texts, pids_text);
-	tcase_add_test(texts, group_names);
-	tcase_add_test(texts, ulimit_good);
-	tcase_add_test(texts, ulimit_bad);
-	tcase_add_test(texts, names);
-	tcase_add_test(rows, rows_supervised);
-	tcase_add_test(rows, rows_not_asked);
-	tcase_add_test(rows, require_refuses);
-	tcase_add_test(rows, probes);
-	suite_add_tcase(s, texts);
-	suite_add_tcase(s, rows);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return unit_main("limits", fill);
 }

@@ -1,6 +1,5 @@
 /* Live tests of both rungs of the ladder and of the workspace sampler: real groups, real processes. Those of the cgroup rung need
  * writable v1 groups, and say so when they skip. */
-#include <check.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
@@ -19,6 +18,7 @@
 
 #include "base/fd.h"
 #include "box/limits_rungs.h"
+#include "unit.h"
 
 static const struct box_limits asked = {
 	.memory = (64 << 20) + 100, .pids = 20, .output = 1 << 20, .file_size = BOX_LIMIT_NONE, .workspace_max = BOX_LIMIT_NONE,
@@ -483,27 +483,21 @@ START_TEST(workspace_moved)
 }
 END_TEST
 
+static void fill(TCase *tc)
+{
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, cg1_memory);
+	tcase_add_test(tc, cg1_filled_by_tmpfs);
+	tcase_add_test(tc, cg1_pids);
+	tcase_add_test(tc, cg1_cpus);
+	tcase_add_test(tc, cg1_sweeps_the_dead);
+	tcase_add_test(tc, supervised_sees);
+	tcase_add_test(tc, inside_lowers);
+	tcase_add_test(tc, workspace_sampled);
+	tcase_add_test(tc, workspace_moved);
+}
+
 int main(void)
 {
-	Suite *s = suite_create("limits_live");
-	TCase *live = tcase_create("live");
-	SRunner *r;
-	int failed;
-
-	tcase_add_test(live, cg1_memory);
-	tcase_add_test(live, cg1_filled_by_tmpfs);
-	tcase_add_test(live, cg1_pids);
-	tcase_add_test(live, cg1_cpus);
-	tcase_add_test(live, cg1_sweeps_the_dead);
-	tcase_add_test(live, supervised_sees);
-	tcase_add_test(live, inside_lowers);
-	tcase_add_test(live, workspace_sampled);
-	tcase_add_test(live, workspace_moved);
-	tcase_set_timeout(live, 60);
-	suite_add_tcase(s, live);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return unit_main("limits_live", fill);
 }

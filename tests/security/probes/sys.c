@@ -46,16 +46,22 @@ static int a_fork(void)
 
 static int unshare_flag(unsigned long flag) { return ERR(syscall(SYS_unshare, flag)); }
 
-/* The raw call: the C library's clone() would need a stack, and the kernel looks at nothing but the flags here. */
-static int clone_flag(unsigned long flag)
+/* After a clone, in both: the child ends, the parent says how it went. */
+static int cloned(long pid)
 {
-	long pid = syscall(SYS_clone, flag | SIGCHLD, 0, 0, 0, 0);
 	if (pid == 0)
 		_exit(0);
 	if (pid < 0)
 		return errno;
 	waitpid((pid_t)pid, NULL, 0);
 	return 0;
+}
+
+/* The raw call: the C library's clone() would need a stack, and the kernel looks at nothing but the flags here. */
+static int clone_flag(unsigned long flag)
+{
+	long pid = syscall(SYS_clone, flag | SIGCHLD, 0, 0, 0, 0);
+	return cloned(pid);
 }
 
 #define FLAG(name, flag) \
@@ -83,12 +89,7 @@ static int clone3_flag(uint64_t flag)
 {
 	uint64_t args[11] = { flag, 0, 0, 0, SIGCHLD };
 	long pid = syscall(SYS_clone3, args, 64);
-	if (pid == 0)
-		_exit(0);
-	if (pid < 0)
-		return errno;
-	waitpid((pid_t)pid, NULL, 0);
-	return 0;
+	return cloned(pid);
 }
 static int a_clone3(void) { return clone3_flag(0); }
 static int a_clone3_user(void) { return clone3_flag(CLONE_NEWUSER); }
