@@ -3,19 +3,18 @@
 Hosts that lack something are made from namespaces: in a user namespace of one's own, the limits on namespaces, /proc and the network can be taken
 away without touching the machine.
 """
-import ctypes
 import json
 import os
 import pathlib
 import platform
 import pty
 import shutil
-import struct
 import subprocess
 import time
 
 import boxlib
 import pytest
+from outer_filter import ENOSYS, EPERM, KILL, filter_calls
 
 STATUSES = {"ok", "info", "degraded", "missing"}
 CODES = {"good": 0, "degraded": 1, "unusable": 2}
@@ -126,30 +125,9 @@ def test_other_namespaces_used_up(kind, row):
     assert r.o["verdict"] == "unusable"
 
 
-def filter_calls(numbers, action):
-    """In a child before exec: these calls get `action`, all others pass."""
-    def stmt(code, jt, jf, k):
-        return struct.pack("HBBI", code, jt, jf, k)
-
-    prog = stmt(0x20, 0, 0, 0)
-    for n in numbers:
-        prog += stmt(0x15, 0, 1, n) + stmt(0x06, 0, 0, action)
-    prog += stmt(0x06, 0, 0, 0x7FFF0000)
-    buf = ctypes.create_string_buffer(prog, len(prog))
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def apply():
-        fprog = struct.pack("HxxxxxxQ", len(prog) // 8, ctypes.addressof(buf))
-        if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.c_char_p(fprog)) != 0:
-            os._exit(99)
-
-    return apply
-
-
 UNSHARE = {"x86_64": 272, "aarch64": 97}.get(platform.machine())
 SECCOMP = {"x86_64": 317, "aarch64": 277}.get(platform.machine())
 LANDLOCK = 444
-EPERM, ENOSYS, KILL = 0x00050001, 0x00050026, 0x80000000
 
 
 def test_outer_filter_that_refuses_namespaces():

@@ -99,7 +99,7 @@ def test_dev_works(box):
     assert r.rc == 0 and r.o.out.split() == ["4", "4"], r
 
 
-MASKED = ("/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kmsg", "/proc/sysrq-trigger", "/proc/cmdline", "/proc/partitions",
+MASKED = ("/proc/kcore", "/proc/keys", "/proc/kmsg", "/proc/sysrq-trigger", "/proc/cmdline", "/proc/partitions",
           "/proc/diskstats", "/proc/config.gz", "/proc/kallsyms", "/proc/modules", "/proc/timer_list", "/proc/latency_stats",
           "/proc/sched_debug", "/proc/fs", "/proc/acpi", "/proc/scsi", "/proc/bus", "/proc/asound", "/proc/driver")
 
