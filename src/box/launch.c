@@ -32,7 +32,7 @@
 static const uint64_t ns_flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
 
 /* Filters for both kinds of limits; which one holds is known only when the cgroup is made, and goes with GO. */
-static int choose_filter(struct live *b, int kernel, struct err *e)
+static void choose_filter(struct live *b, int kernel, struct err *e)
 {
 	static struct sc_program built[2];
 	struct sc_request *rq = &b->request[kernel];
@@ -42,12 +42,13 @@ static int choose_filter(struct live *b, int kernel, struct err *e)
 				   .n_rules = s->n_rules };
 	b->args.code[kernel] = sc_prebuilt(sc_native(), rq, &b->args.code_len[kernel]);
 	if (b->args.code[kernel])
-		return 0;
-	if (sc_build(sc_native(), rq, &built[kernel], e) < 0)
-		return err_at(e, STAGE_LOCKS);
+		return;
+	if (sc_build(sc_native(), rq, &built[kernel], e) < 0) { /* told by go() when this is the one that is needed */
+		err_at(e, STAGE_LOCKS);
+		return;
+	}
 	b->args.code[kernel] = built[kernel].code;
 	b->args.code_len[kernel] = built[kernel].len;
-	return 0;
 }
 
 static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
@@ -191,6 +192,10 @@ static int go(struct live *b, struct err *e)
 		return err_at(e, STAGE_LIMITS);
 	b->limits_open = true;
 	o.kernel_limits = b->limits.rung->kernel;
+	if (!b->args.code[o.kernel_limits]) {
+		*e = b->filter_err[o.kernel_limits];
+		return -1;
+	}
 	n = limits_join_fds(&b->limits, fds, &o.enter);
 	if (fd_send(b->order, &o, sizeof(o), fds, n) < 0 && errno != EPIPE && errno != ECONNRESET) {
 		err_sys(e, "start the box");
@@ -204,8 +209,10 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 	int r;
 
 	b->out->marks[MARK_BEGIN] = box_now();
-	if (plan_build(b->spec, &b->plan, e) < 0 || choose_filter(b, 0, e) < 0 || choose_filter(b, 1, e) < 0)
+	if (plan_build(b->spec, &b->plan, e) < 0)
 		return -1;
+	choose_filter(b, 0, &b->filter_err[0]);
+	choose_filter(b, 1, &b->filter_err[1]);
 	if (b->args.root_caller && idmap_sources(&b->plan, b->spec, e) < 0)
 		return -1;
 	if (open_pipes(b, io, e) < 0)

@@ -14,6 +14,7 @@ struct live {
 	struct plan plan;
 	struct init_args args;
 	struct sc_request request[2]; /* by kernel_limits, as init_args.code */
+	struct err filter_err[2];
 	struct limits limits;
 	bool limits_open;
 	struct notify notify;
