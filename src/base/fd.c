@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -25,6 +26,12 @@ int fd_write_all(int fd, const void *buf, size_t n)
 		ssize_t w = write(fd, p, n);
 		if (w < 0 && errno == EINTR)
 			continue;
+		if (w < 0 && errno == EAGAIN) { /* the caller's own descriptor may be one that does not block */
+			struct pollfd room = { .fd = fd, .events = POLLOUT };
+
+			(void)poll(&room, 1, -1);
+			continue;
+		}
 		if (w < 0)
 			return -1;
 		p += w;

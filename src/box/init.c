@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/keyctl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -177,9 +176,6 @@ static int init_locks(struct init *in, struct err *e)
 {
 	const struct init_args *a = in->a;
 
-	/* The caller's session keyring is inherited by every process; without those calls nothing can reach it. */
-	if (a->keyring && syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
-		return err_sys(e, "make a session keyring for the box, which the seccomp rule needs");
 	if (locks_caps(a->spec->cap_keep, e) < 0 || locks_landlock(&in->msg.landlock_abi, e) < 0)
 		return -1;
 	return locks_seccomp(a->code[a->kernel_limits], a->code_len[a->kernel_limits], &in->listener, e);

@@ -60,7 +60,6 @@ struct init_args {
 	int stdio[3];     /* ends for the command; [0] is -1 for an empty stdin; all -1 with a terminal */
 	bool root_caller; /* real and saved ids are root's until init sets its own */
 	bool kernel_limits; /* as GO said */
-	bool keyring;     /* a rule lets keyctl and its kin through: the box needs a session keyring of its own */
 	struct winsize winsize;
 	char *title;      /* cloche's own argv area, overwritten once the command runs; may be NULL */
 	size_t title_len;

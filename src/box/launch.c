@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -28,6 +29,8 @@
 #include "box/monitor.h"
 #include "box/skeleton.h"
 #include "box/userns_why.h"
+
+#define ALIVE_MS 1000
 
 static const uint64_t ns_flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
 
@@ -118,17 +121,6 @@ static void stand_back(struct live *b)
 	fd_close(&b->cwd);
 }
 
-static bool wants_keys(const struct box_spec *s)
-{
-	static const char *const calls[] = { "keyctl", "add_key", "request_key" };
-
-	for (size_t i = 0; i < s->n_rules; i++)
-		for (size_t k = 0; k < sizeof(calls) / sizeof(calls[0]); k++)
-			if (s->rules[i].action == BOX_RULE_ALLOW && s->rules[i].nr == sc_number(sc_native(), calls[k]))
-				return true;
-	return false;
-}
-
 /* The raw calls: the C library's would signal every thread, and this must not outlast the clone. */
 static int lend_ids(uid_t uid, gid_t gid)
 {
@@ -182,12 +174,14 @@ static int go(struct live *b, struct err *e)
 {
 	struct init_order o = { .kind = ORDER_GO };
 	struct init_msg m = { .kind = INIT_ALIVE };
+	struct pollfd p[2] = { { .fd = b->order, .events = POLLIN }, { .fd = b->signals, .events = POLLIN } };
 	int fds[2 * LIMIT_JOIN_MAX];
 	size_t n;
 
-	if (fd_recv(b->order, &m, sizeof(m), NULL, 0, NULL) != sizeof(m) || m.kind != INIT_ALIVE)
+	/* An init that is held up (stopped, or without a cpu), and a caller who has had enough, are the loop's business: it reads the word too. */
+	(void)poll(p, 2, ALIVE_MS);
+	if (p[0].revents && (fd_recv(b->order, &m, sizeof(m), NULL, 0, NULL) != sizeof(m) || m.kind != INIT_ALIVE))
 		return init_gone(b, &m, e);
-
 	if (limits_open(&b->limits, &b->spec->limits, e) < 0)
 		return err_at(e, STAGE_LIMITS);
 	b->limits_open = true;
@@ -219,7 +213,6 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 		return err_at(e, STAGE_COMMAND);
 	b->args.plan = &b->plan;
 	b->args.spec = b->spec;
-	b->args.keyring = wants_keys(b->spec);
 	b->args.title = io->title;
 	b->args.title_len = io->title_len;
 	if (b->spec->tty)

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include "base/mountinfo.h"
 #include "base/path.h"
 #include "base/sys.h"
+#include "box/init.h"
 
 #define PATIENCE_MS 20
 
@@ -70,6 +72,10 @@ static int caller_address(const struct seccomp_notif *req, union address *a, soc
 	}
 	if (process_vm_readv((pid_t)req->pid, &to, 1, &from, 1, 0) != (ssize_t)len)
 		return -1;
+	if (a->any.sa_family == AF_UNIX && len > sizeof(a->un)) { /* as the kernel says it */
+		errno = EINVAL;
+		return -1;
+	}
 	*ret_len = (socklen_t)len;
 	return 0;
 }
@@ -141,36 +147,46 @@ static bool is_hosts(pid_t init, const struct box_spec *spec, int fd)
 	return id < 0 || mount_target(init, id, target) < 0 || !is_own(spec, target);
 }
 
+/* How long the caller's own connect would wait at most (SO_SNDTIMEO); no end when it set none. */
+static uint64_t patience_end(int sock)
+{
+	struct timeval t = { 0 };
+	socklen_t room = sizeof(t);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &t, &room) < 0 || (t.tv_sec == 0 && t.tv_usec == 0))
+		return UINT64_MAX;
+	return box_now() + (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_usec * 1000;
+}
+
 /* connect(2) that waits as long as the caller does: a caller who is gone, or was interrupted, must not leave a thread waiting for a server that never
- * answers. The socket does not block meanwhile; it is one that the caller gave up until this returns. */
+ * answers. The socket does not block meanwhile; it is one that the caller gave up until this returns. The last word is connect's own: SO_ERROR would
+ * leave the socket half way, and the caller's next connect would answer what this one should have. */
 static int connect_patiently(int listener, const struct seccomp_notif *req, int sock, const struct sockaddr *to, socklen_t len)
 {
-	int flags = fcntl(sock, F_GETFL), num = 0, r;
-	socklen_t room = sizeof(num);
+	int flags = fcntl(sock, F_GETFL), num, r;
+	uint64_t until;
 
 	if (flags < 0 || flags & O_NONBLOCK)
 		return connect(sock, to, len);
+	until = patience_end(sock);
 	fcntl(sock, F_SETFL, flags | O_NONBLOCK);
 	r = connect(sock, to, len);
-	while (r < 0 && (errno == EAGAIN || errno == EINPROGRESS || errno == EALREADY)) {
-		struct pollfd p = { .fd = sock, .events = errno == EAGAIN ? 0 : POLLOUT };
-		bool started = errno != EAGAIN; /* a unix server with a full backlog says "again"; a TCP one answers by and by */
-
-		if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) < 0) {
-			errno = EINTR;
-			break;
-		}
-		if (poll(&p, 1, PATIENCE_MS) > 0 && started) {
-			r = getsockopt(sock, SOL_SOCKET, SO_ERROR, &num, &room) < 0 || num ? -1 : 0;
-			errno = num;
-			break;
-		}
-		if (!started)
-			r = connect(sock, to, len);
-		else
-			errno = EINPROGRESS;
-	}
 	num = errno;
+	while (r < 0 && (errno == EAGAIN || errno == EINPROGRESS || errno == EALREADY)) {
+		/* A unix server with a full backlog says "again", and its socket tells nothing to wait for; a TCP one answers by and by. */
+		struct pollfd p = { .fd = errno == EAGAIN ? -1 : sock, .events = POLLOUT };
+
+		if (box_now() >= until)
+			break;
+		if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) < 0) {
+			num = EINTR;
+			break;
+		}
+		poll(&p, 1, PATIENCE_MS);
+		r = connect(sock, to, len);
+		if (errno != EALREADY)
+			num = errno;
+	}
 	fcntl(sock, F_SETFL, flags);
 	errno = num;
 	return r;

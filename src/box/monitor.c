@@ -19,6 +19,7 @@
 
 #define BUILD_DEADLINE_NS (60ULL * 1000000000)
 #define SWEEP_MAX 16
+#define BACKGROUND_MS 250
 #define FLUSH_NS (1000000000ULL)
 
 enum { P_ORDER, P_SIGNALS, P_LIMITS, P_STREAMS, P_N = P_STREAMS + 6 };
@@ -313,6 +314,10 @@ static void run_box(struct live *b, const struct box_io *io)
 		int wait = on_time(b);
 
 		poll_set(b, p);
+		if (terminal_elsewhere(b->relays[0].from)) { /* nothing tells when it comes back */
+			p[P_STREAMS].fd = -1;
+			wait = wait < 0 || wait > BACKGROUND_MS ? BACKGROUND_MS : wait;
+		}
 		if (poll(p, P_N, wait) < 0 && errno != EINTR)
 			kill_box(b);
 		if (p[P_SIGNALS].revents)

@@ -9,6 +9,7 @@
 static const char *const kernels_own[] = {
 	"proc",      "sysfs",   "cgroup",     "cgroup2",  "devtmpfs", "devpts",      "debugfs",     "tracefs",
 	"securityfs", "configfs", "bpf",       "efivarfs", "pstore",   "binfmt_misc", "rpc_pipefs", "nsfs",
+	"mqueue",    "fusectl", "selinuxfs",  "smackfs",
 };
 
 int mount_below_check(const struct box_mount *m, struct err *e)

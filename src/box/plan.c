@@ -32,10 +32,10 @@ static const struct {
 	const char *path;
 	bool dir;
 } proc_masks[] = {
-	{ "proc/keys", false },       { "proc/kallsyms", false },   { "proc/cmdline", false },     { "proc/partitions", false },
-	{ "proc/diskstats", false },  { "proc/config.gz", false },  { "proc/modules", false },     { "proc/latency_stats", false },
-	{ "proc/sched_debug", false }, { "proc/fs", true },         { "proc/acpi", true },         { "proc/bus", true },
-	{ "proc/scsi", true },        { "proc/asound", true },
+	{ "proc/keys", false },       { "proc/key-users", false },  { "proc/kallsyms", false },    { "proc/cmdline", false },
+	{ "proc/partitions", false }, { "proc/diskstats", false },  { "proc/config.gz", false },   { "proc/modules", false },
+	{ "proc/latency_stats", false }, { "proc/sched_debug", false }, { "proc/fs", true },       { "proc/acpi", true },
+	{ "proc/bus", true },         { "proc/scsi", true },        { "proc/asound", true },
 };
 
 /* Appends formatted text to the arena. NULL when it does not fit, and then the plan counts as too long, which plan_build refuses at the end. */

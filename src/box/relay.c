@@ -9,9 +9,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+
+#define PTMX makedev(5, 2)
 
 void relay_init(struct relay *r, int from, int to)
 {
@@ -28,7 +31,8 @@ int relay_reopen(int fd, int flags, bool *ret_own)
 	int own = -1;
 
 	*ret_own = false;
-	if (fd < 0 || fstat(fd, &st) < 0 || !(S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)))
+	/* Of devices, terminals only: to open another may do something (the master of a terminal would make a new one). */
+	if (fd < 0 || fstat(fd, &st) < 0 || !(S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && st.st_rdev != PTMX && isatty(fd))))
 		return fd;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	own = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);

@@ -68,6 +68,12 @@ static bool goes_round(const char *name)
 	return strcmp(name, "openat2") == 0 || strcmp(name, "clone3") == 0 || strncmp(name, "io_uring_", 9) == 0;
 }
 
+/* The kernel keeps keys by user and by session, not by namespace: the box's user is the caller, and so is the owner of the caller's keyrings. */
+static bool reaches_keys(const char *name)
+{
+	return strcmp(name, "keyctl") == 0 || strcmp(name, "add_key") == 0 || strcmp(name, "request_key") == 0;
+}
+
 /* A rule that came past sc_rule_parse must not do what that refuses; and none may undo what the same request asks for: a memfd is memory that
  * supervised limits can't see. */
 static int sc_rules_check(enum sc_arch arch, const struct sc_request *rq, struct err *e)
@@ -82,8 +88,8 @@ static int sc_rules_check(enum sc_arch arch, const struct sc_request *rq, struct
 			continue;
 		if (sc_table[arch][nr] == SC_END)
 			return err_set(e, ERR_REFUSED, "seccomp rule: %s is in the escape set, which no option allows", name);
-		if (goes_round(name))
-			return err_set(e, ERR_REFUSED, "seccomp rule: %s goes round the argument checks, which no option lifts", name);
+		if (goes_round(name) || reaches_keys(name))
+			return err_set(e, ERR_REFUSED, "seccomp rule: %s is let through by no option", name);
 		if (rq->hide_memfd && sc_table[arch][nr] == SC_IF_MEMFD)
 			return err_set(e, ERR_REFUSED, "seccomp rule: %s makes memory that supervised limits can't see; "
 				       "leave out the rule, or use a host with cgroups (see cloche doctor)", name);
@@ -127,6 +133,9 @@ int sc_rule_parse(const char *text, struct box_rule *ret, struct err *e)
 	if (allow && goes_round(name))
 		return err_set(e, ERR_USAGE, "seccomp rule allow=%s: %s goes round the checks of other calls' arguments, which no option "
 			       "lifts; programs fall back to those calls", name, name);
+	if (allow && reaches_keys(name))
+		return err_set(e, ERR_USAGE, "seccomp rule allow=%s: %s reaches the keys of the user that the box is outside; no option allows it",
+			       name, name);
 	if (allow && class >= SC_ARG_CLONE)
 		return err_set(e, ERR_USAGE, "seccomp rule allow=%s: %s is already allowed, with argument checks that no rule lifts",
 			       name, name);

@@ -15,6 +15,7 @@
 #include "base/path.h"
 
 #define PREFIX "host-"
+#define DRAFT "draft-"
 #define COPY_MAX (4 << 20) /* bytes of one copied file */
 #define LINKS_MAX 4096     /* entries of one copied directory */
 
@@ -193,6 +194,22 @@ static int remove_tree(int parent, const char *name, unsigned depth)
 	return unlinkat(parent, name, AT_REMOVEDIR);
 }
 
+/* A name that make() gives, to the letter: the caller may have chosen a directory that holds other things too. */
+static bool is_made(const char *name)
+{
+	size_t n;
+
+	if (strncmp(name, PREFIX, sizeof(PREFIX) - 1) == 0) {
+		name += sizeof(PREFIX) - 1;
+		return strspn(name, "0123456789abcdef") == 16 && name[16] == '\0';
+	}
+	if (strncmp(name, DRAFT, sizeof(DRAFT) - 1) != 0)
+		return false;
+	name += sizeof(DRAFT) - 1;
+	n = strspn(name, "0123456789");
+	return n > 0 && name[n] == '-' && strlen(name + n + 1) >= 10 && name[n + 1 + strspn(name + n + 1, "0123456789")] == '\0';
+}
+
 static unsigned count(int store)
 {
 	_cleanup_fd_ int fd = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -203,7 +220,7 @@ static unsigned count(int store)
 	if (!d)
 		return SKELETONS_MAX;
 	while ((en = readdir(d)))
-		n += strncmp(en->d_name, PREFIX, sizeof(PREFIX) - 1) == 0;
+		n += is_made(en->d_name);
 	closedir(d);
 	return n;
 }
@@ -222,7 +239,7 @@ static unsigned sweep(int store)
 	while ((en = readdir(d))) {
 		_cleanup_fd_ int fd = -1;
 
-		if (strncmp(en->d_name, PREFIX, sizeof(PREFIX) - 1) != 0 && strncmp(en->d_name, "draft-", 6) != 0)
+		if (!is_made(en->d_name))
 			continue;
 		fd = openat(store, en->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		/* What another sweep has removed already may have a successor of the same name, which this lock does not hold. */
@@ -246,7 +263,7 @@ static int make(const struct plan *p, int store, const char *name, uid_t owner, 
 		return -1;
 	/* A pid is no name: containers that share a store all have a process 1. */
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	snprintf(draft, sizeof(draft), "draft-%d-%lld%09ld", (int)getpid(), (long long)t.tv_sec, t.tv_nsec);
+	snprintf(draft, sizeof(draft), DRAFT "%d-%lld%09ld", (int)getpid(), (long long)t.tv_sec, t.tv_nsec);
 	if (mkdirat(store, draft, 0755) < 0)
 		return -1;
 	dir = openat(store, draft, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -263,21 +280,37 @@ static int make(const struct plan *p, int store, const char *name, uid_t owner, 
 	return r;
 }
 
+/* Makes what is missing, but nothing in what is somebody else's: root with a user's HOME (sudo -E) would leave directories there that the user could
+ * not use any more. */
+static void make_missing(char *path)
+{
+	struct stat st;
+	bool ours = true;
+
+	for (char *s = strchr(path + 1, '/');; s = strchr(s + 1, '/')) {
+		if (s)
+			*s = '\0';
+		if (stat(path, &st) == 0)
+			ours = st.st_uid == 0 || st.st_uid == geteuid();
+		else if (!ours || mkdir(path, 0700) < 0)
+			return;
+		if (!s)
+			return;
+		*s = '/';
+	}
+}
+
+/* The store itself is no link: one in a directory of somebody else's could lead to any directory of the caller's. */
 static int store_open(const char *store, bool make_it)
 {
 	char path[4096];
-	int fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = open(store, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd >= 0 || errno != ENOENT || !make_it || strlen(store) >= sizeof(path))
 		return fd;
 	memcpy(path, store, strlen(store) + 1);
-	for (char *s = strchr(path + 1, '/'); s; s = strchr(s + 1, '/')) {
-		*s = '\0';
-		mkdir(path, 0700);
-		*s = '/';
-	}
-	mkdir(path, 0700);
-	return open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	make_missing(path);
+	return open(store, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
 /* Not ours alone: what stands there may be anybody's. */

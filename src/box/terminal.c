@@ -13,6 +13,13 @@ struct winsize terminal_size(int fd)
 	return w;
 }
 
+bool terminal_elsewhere(int fd)
+{
+	pid_t group = fd >= 0 ? tcgetpgrp(fd) : -1;
+
+	return group >= 0 && group != getpgrp();
+}
+
 void terminal_raw(struct terminal *t, int fd)
 {
 	struct termios raw;

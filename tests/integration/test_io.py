@@ -1,6 +1,7 @@
 """Bytes in and out: nothing invented, nothing lost without being declared, and no growth of cloche however much flows."""
 import base64
 import hashlib
+import json
 import os
 import re
 import signal
@@ -235,3 +236,28 @@ def test_stdio_closed_by_the_caller():
     script = f'exec "{boxlib.CLOCHE}" run -- sh -c "echo out; echo err >&2; exit 3" <&- >&- 2>&-'
     r = subprocess.run(["sh", "-c", script], timeout=boxlib.HANG, check=False, env=boxlib.base_env())
     assert r.returncode in (3, 125, 2, 1)
+
+
+def test_outcome_through_a_pipe_that_does_not_block():
+    """The caller's pipe may be set so by whoever shares it; its reader may be slow."""
+    r, w = os.pipe()
+    os.set_blocking(w, False)
+    p = subprocess.Popen([boxlib.CLOCHE, "run", "-q", "--json", "head", "-c", "1000000", "/dev/zero"], stdin=subprocess.DEVNULL, stdout=w)
+    os.close(w)
+    time.sleep(0.5)
+    with open(r, "rb") as f:
+        got = f.read()
+    assert p.wait(boxlib.HANG) == 0
+    assert json.loads(got)["stdout"] == "\0" * 1000000
+
+
+def test_output_to_the_master_of_a_terminal():
+    """To open it anew would make another terminal, and the output would be gone."""
+    master, slave = os.openpty()
+    os.set_blocking(slave, False)
+    try:
+        subprocess.run([boxlib.CLOCHE, "run", "-q", "echo", "hi"], stdin=subprocess.DEVNULL, stdout=master, check=True, timeout=boxlib.HANG)
+        assert os.read(slave, 100) == b"hi\n"
+    finally:
+        os.close(master)
+        os.close(slave)

@@ -146,9 +146,29 @@ def test_changed_settings_are_seen(store, tmp_path):
 def test_killed_while_making_it(store):
     """A draft that a dead cloche left is no skeleton, and no hindrance."""
     (store / "store").mkdir(mode=0o700)
-    (store / "store" / "draft-1").mkdir()
-    (store / "store" / "draft-1" / "etc").mkdir()
+    (store / "store" / "draft-1-1234567890").mkdir()
+    (store / "store" / "draft-1-1234567890" / "etc").mkdir()
     assert run(store, "true").returncode == 0
     assert len(kept(store)) == 1
     subprocess.run([boxlib.CLOCHE, "gc"], env=env_with(store), check=True, capture_output=True, timeout=boxlib.HANG)
     assert not list((store / "store").glob("draft-*"))
+
+
+def test_only_what_it_made_is_swept(store):
+    """The caller may name a directory that holds other things; they stay, however they are called."""
+    others = [store / "store" / name for name in ("host-notes", "host-0123456789abcdef0", "draft-thesis", "draft-1", "draft-2024-1")]
+    for path in others:
+        path.mkdir(parents=True)
+    (store / "store").chmod(0o700)
+    assert run(store, "true").returncode == 0
+    subprocess.run([boxlib.CLOCHE, "gc"], env=env_with(store), check=True, capture_output=True, timeout=boxlib.HANG)
+    assert all(path.is_dir() for path in others) and not (set(kept(store)) - set(others))
+
+
+def test_a_store_that_is_a_link_is_none(store, tmp_path):
+    (store / "store").symlink_to(tmp_path)
+    made = tmp_path / "host-0123456789abcdef"
+    made.mkdir()
+    assert run(store, "true").returncode == 0
+    subprocess.run([boxlib.CLOCHE, "gc"], env=env_with(store), capture_output=True, timeout=boxlib.HANG)
+    assert sorted(tmp_path.iterdir()) == [made]

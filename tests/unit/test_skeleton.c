@@ -307,7 +307,7 @@ START_TEST(sweeping)
 	int fd = ready();
 
 	ck_assert_int_ge(fd, 0);
-	snprintf(draft, sizeof(draft), "%s/draft-1", store); /* what a killed cloche left */
+	snprintf(draft, sizeof(draft), "%s/draft-1-1234567890", store); /* what a killed cloche left */
 	ck_assert_int_eq(mkdir(draft, 0755), 0);
 	snprintf(draft, sizeof(draft), "%s/else", store); /* not ours to touch */
 	ck_assert_int_eq(mkdir(draft, 0755), 0);
