@@ -30,6 +30,10 @@
 #define ATTACH "attach"
 #define ROOT "root"
 #define FIXED_FLAGS (MS_NOSUID | MS_NODEV)
+/* As the new root sees them: what is above a mount's root is the directory that it is mounted in. */
+#define ABOVE "../"
+/* What /proc is covered with. */
+#define COVER_ATTR (SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV | SYS_MOUNT_ATTR_NOEXEC)
 
 /* Where the new root is staged: any directory that holds no system path. It is covered only in the child's own mount namespace. */
 static const char *const stages[] = { "/tmp", "/mnt", "/srv", "/home", "/var" };
@@ -39,6 +43,7 @@ struct walk {
 	int root;    /* the new root, O_PATH; also the working directory between ops */
 	int scratch; /* the tmpfs that holds the root, or its upper side, and the helpers above */
 	int empty;
+	unsigned views; /* made so far: each has a name of its own on the scratch tmpfs */
 	bool ready;  /* the ops marked so stand already */
 };
 
@@ -117,6 +122,25 @@ static int attach(const struct walk *w, const struct op *op, int tree, struct er
 	return r < 0 ? err_sys(e, "mount on /%s", op->path) : 0;
 }
 
+/* Is every component of our own or the kernel's making? Then a bind takes paths relative to the working directory, the new root: mount(2) costs half
+ * of a detached mount, which is a mount namespace of its own that the kernel makes and dissolves. */
+static bool plain(const struct walk *w, const struct op *op)
+{
+	return !op->strange && !w->p->root_overlay;
+}
+
+/* Binds for plain places. `attr` may be 0: what is bound keeps the attributes that it has. Nobody but init sees the mount before they are set. */
+static int bind(const char *from, const struct op *op, uint64_t attr, struct err *e)
+{
+	struct sys_mount_attr set = { .attr_set = attr };
+
+	if (mount(from, op->path, NULL, MS_BIND, NULL) < 0)
+		return err_sys(e, "mount on /%s", op->path);
+	if (attr && sys_mount_setattr(AT_FDCWD, op->path, 0, &set) < 0)
+		return err_sys(e, "set attributes of the mount on /%s", op->path);
+	return 0;
+}
+
 static int op_dir(const struct walk *w, const struct op *op, struct err *e)
 {
 	if (!op->strange && mkdirat(w->root, op->path, op->mode) == 0)
@@ -164,7 +188,7 @@ static int source_leave(const struct walk *w, const struct plan_source *s, struc
 {
 	char attached[64];
 
-	if (fchdir(w->scratch) < 0)
+	if (fchdir(w->root >= 0 ? w->root : w->scratch) < 0)
 		return err_sys(e, "leave %s", s->path);
 	if (!s->check || !s->tree)
 		return 0;
@@ -224,6 +248,8 @@ static int op_bind(const struct walk *w, const struct op *op, struct err *e)
 	struct sys_mount_attr attr = { .attr_set = op->flags };
 	int tree;
 
+	if (plain(w, op) && !s->check && !s->rdev) /* a node or file of the host's own, nothing that a check has named */
+		return bind(s->path, op, op->flags, e);
 	if (source_open(s, e) < 0)
 		return -1;
 	tree = s->fd;
@@ -257,13 +283,14 @@ static int op_proc(const struct walk *w, const struct op *op, struct err *e)
 
 static int op_mask(const struct walk *w, const struct op *op, struct err *e)
 {
-	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |
-						   SYS_MOUNT_ATTR_NOEXEC };
+	struct sys_mount_attr attr = { .attr_set = COVER_ATTR };
 	_cleanup_fd_ int tree = -1;
 
 	/* Looked at before, since a mount made and not used costs the kernel ten times as much as the look. */
 	if (faccessat(w->root, op->path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : err_sys(e, "look at /%s", op->path);
+	if (plain(w, op))
+		return op->mode == S_IFREG ? bind("dev/null", op, 0, e) : bind(ABOVE EMPTY, op, COVER_ATTR, e);
 	if (op->mode == S_IFREG)
 		tree = sys_open_tree(w->root, "dev/null", SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
 	else
@@ -273,35 +300,38 @@ static int op_mask(const struct walk *w, const struct op *op, struct err *e)
 	return attach(w, op, tree, e);
 }
 
-static int op_view(const struct walk *w, const struct op *op, struct err *e)
+static int op_view(struct walk *w, const struct op *op, struct err *e)
 {
-	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |
-						   SYS_MOUNT_ATTR_NOEXEC };
-	_cleanup_fd_ int fd = openat(w->scratch, VIEW, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-	_cleanup_fd_ int tree = -1;
+	struct sys_mount_attr attr = { .attr_set = COVER_ATTR };
+	char name[32];
+	_cleanup_fd_ int fd = -1, tree = -1;
 
+	snprintf(name, sizeof(name), ABOVE VIEW "%u", w->views++);
+	fd = openat(w->scratch, name + strlen(ABOVE), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
 	if (fd < 0 || fd_write_all(fd, op->text, op->len) < 0)
 		return err_sys(e, "write the view for /%s", op->path);
-	tree = sys_open_tree(w->scratch, VIEW, SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+	if (plain(w, op))
+		return bind(name, op, COVER_ATTR, e);
+	tree = sys_open_tree(w->scratch, name + strlen(ABOVE), SYS_OPEN_TREE_CLONE | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
 		return err_sys(e, "make the view for /%s", op->path);
-	if (attach(w, op, tree, e) < 0)
-		return -1;
-	/* The name goes once it is mounted; the mount keeps the file. */
-	return unlinkat(w->scratch, VIEW, 0) < 0 ? err_sys(e, "remove the view's name") : 0;
+	return attach(w, op, tree, e);
 }
 
 static int op_readonly(const struct walk *w, const struct op *op, struct err *e)
 {
 	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY };
-	_cleanup_fd_ int tree = sys_open_tree(w->root, op->path, SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
+	_cleanup_fd_ int tree = -1;
 
+	if (plain(w, op))
+		return bind(op->path, op, SYS_MOUNT_ATTR_RDONLY, e);
+	tree = sys_open_tree(w->root, op->path, SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
 		return err_sys(e, "make /%s read-only", op->path);
 	return attach(w, op, tree, e);
 }
 
-static int op_run(const struct walk *w, const struct op *op, struct err *e)
+static int op_run(struct walk *w, const struct op *op, struct err *e)
 {
 	switch (op->kind) {
 	case OP_DIR:
