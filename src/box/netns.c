@@ -28,12 +28,20 @@ static int loopback_up(struct err *e)
 	return r;
 }
 
+/* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made /proc/sys read-only; then they stay privileged, which
+ * is the kernel's own default and no harm. */
+static void low_ports(int proc)
+{
+	(void)fd_write_file_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+}
+
 static int netns_make(const struct netns *n, int *ret, struct err *e)
 {
 	if (unshare(CLONE_NEWNET) < 0)
 		return userns_refused("network namespace", errno, e);
 	if (loopback_up(e) < 0)
 		return -1;
+	low_ports(n->proc);
 	*ret = openat(n->proc, "thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 	return *ret < 0 ? err_sys(e, "open the box's network namespace") : 0;
 }
@@ -57,13 +65,6 @@ int netns_start(struct netns *n, struct err *e)
 	return n->pid < 0 ? err_sys(e, "start the network helper") : 0;
 }
 
-/* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made /proc/sys read-only; then they stay privileged, which
- * is the kernel's own default and no harm. */
-static void low_ports(int proc)
-{
-	(void)fd_write_file_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
-}
-
 int netns_enter(struct netns *n, struct err *e)
 {
 	_cleanup_fd_ int net = -1, proc = n->proc;
@@ -81,6 +82,5 @@ int netns_enter(struct netns *n, struct err *e)
 	}
 	if (setns(net, CLONE_NEWNET) < 0)
 		return err_sys(e, "enter the box's network namespace");
-	low_ports(proc);
 	return 0;
 }
