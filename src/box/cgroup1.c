@@ -18,7 +18,6 @@
 #include "box/limits_rungs.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -437,16 +436,6 @@ static void cg1_close(struct limits *l)
 	fd_close(&l->event_fd);
 }
 
-const struct limits_rung limits_cgroup1 = {
-	.id = LIMITS_RUNG_CGROUP1,
-	.name = "cgroup1",
-	.kernel = true,
-	.open = cg1_open,
-	.check = cg1_check,
-	.usage = cg1_usage,
-	.close = cg1_close,
-};
-
 /* True when the group's owner is gone; takes the lock for the moment of removal. */
 static bool abandoned(int parent, const char *name, pid_t pid)
 {
@@ -462,6 +451,51 @@ static bool abandoned(int parent, const char *name, pid_t pid)
 	return flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(parent, name, AT_REMOVEDIR) == 0;
 }
 
+/* Removes what is abandoned among the groups in `parent`, at most `max`. */
+static unsigned sweep_in(int parent, unsigned max)
+{
+	_cleanup_fd_ int dir = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_Alignas(8) char buf[2048];
+	unsigned gone = 0;
+	ssize_t n;
+
+	while (dir >= 0 && gone < max && (n = limits_getdents(dir, buf, sizeof(buf))) > 0) {
+		for (ssize_t at = 0; at < n && gone < max;) {
+			const struct limits_dirent *d = (const struct limits_dirent *)(const void *)(buf + at);
+			pid_t pid;
+
+			at += d->reclen;
+			if (cg1_is_ours(d->name, &pid) && abandoned(dir, d->name, pid))
+				gone++;
+		}
+	}
+	return gone;
+}
+
+/* Beside groups that are open: where they stand is known, and a directory that has no other group than ours (one link each, and two of its own)
+ * needs no look. */
+static unsigned cg1_sweep_beside(const struct limits *l, unsigned max)
+{
+	unsigned gone = 0;
+	struct stat st;
+
+	for (int c = 0; c < CG1_N; c++)
+		if (l->parent[c] >= 0 && fstat(l->parent[c], &st) == 0 && st.st_nlink != 3)
+			gone += sweep_in(l->parent[c], max - gone);
+	return gone;
+}
+
+const struct limits_rung limits_cgroup1 = {
+	.id = LIMITS_RUNG_CGROUP1,
+	.name = "cgroup1",
+	.kernel = true,
+	.open = cg1_open,
+	.check = cg1_check,
+	.usage = cg1_usage,
+	.close = cg1_close,
+	.sweep = cg1_sweep_beside,
+};
+
 unsigned cg1_sweep(unsigned max)
 {
 	struct cg1_place place[CG1_N] = { 0 };
@@ -471,18 +505,10 @@ unsigned cg1_sweep(unsigned max)
 	if (cg1_find(place, &e) < 0)
 		return 0;
 	for (int c = 0; c < CG1_N; c++) {
-		struct dirent *d;
-		DIR *dir;
+		_cleanup_fd_ int parent = place[c].mounted ? open(place[c].path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 
-		if (!place[c].mounted || !(dir = opendir(place[c].path)))
-			continue;
-		while (gone < max && (d = readdir(dir))) {
-			pid_t pid;
-
-			if (cg1_is_ours(d->d_name, &pid) && abandoned(dirfd(dir), d->d_name, pid))
-				gone++;
-		}
-		closedir(dir);
+		if (parent >= 0)
+			gone += sweep_in(parent, max - gone);
 	}
 	return gone;
 }

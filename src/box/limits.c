@@ -252,6 +252,11 @@ unsigned limits_sweep(unsigned max)
 	return cg1_sweep(max);
 }
 
+unsigned limits_sweep_beside(const struct limits *l, unsigned max)
+{
+	return l->rung->sweep ? l->rung->sweep(l, max) : 0;
+}
+
 bool limits_rung_probe(enum limits_rung_id id, char *why, size_t cap)
 {
 	if (id < 0 || id >= LIMITS_RUNG_N) {

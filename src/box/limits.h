@@ -109,6 +109,7 @@ struct limits_rung {
 	enum limit_hit (*check)(struct limits *l);
 	void (*usage)(struct limits *l, struct limit_usage *ret);
 	void (*close)(struct limits *l);
+	unsigned (*sweep)(const struct limits *l, unsigned max); /* NULL: nothing can be left behind */
 };
 
 /* Chooses the rung and sets it up. The deadline, output, file size, open files and workspace rows are filled here
@@ -150,6 +151,8 @@ void limits_close(struct limits *l);
 /* Removes empty groups of dead cloches of this user below the caller's groups, at most `max`; returns how many
  * went. Not for the way to a start: call it while the command runs. */
 unsigned limits_sweep(unsigned max);
+/* The same where the groups of *l stand, which costs less. */
+unsigned limits_sweep_beside(const struct limits *l, unsigned max);
 
 const char *limit_name(enum limit_name n); /* "memory", ... as in JSON */
 const char *limits_rung_name(enum limits_rung_id id); /* "cgroup2", ... */

@@ -144,8 +144,7 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	b->out->landlock_abi = m->landlock_abi;
 	b->out->binds = m->binds;
 	b->reaps = !is_initial_pidns();
-	if (b->limits.rung->kernel)
-		limits_sweep(SWEEP_MAX); /* what a killed cloche left; the command runs meanwhile */
+	limits_sweep_beside(&b->limits, SWEEP_MAX); /* what a killed cloche left; the command runs meanwhile */
 	if (b->spec->tty) {
 		fcntl(fds[1], F_SETFL, fcntl(fds[1], F_GETFL) | O_NONBLOCK);
 		b->tty = fds[1];
