@@ -379,10 +379,12 @@ static void cg1_usage(struct limits *l, struct limit_usage *ret)
 	uint64_t v;
 	char text[64];
 
-	if (fd_read_u64_at(l->dir[CG1_MEMORY], "memory.max_usage_in_bytes", &v) == 0)
-		ret->memory_peak = v;
 	if (read_oom(l, &v))
 		ret->oom_kills = v - l->oom_before;
+	if (l->kills_only)
+		return;
+	if (fd_read_u64_at(l->dir[CG1_MEMORY], "memory.max_usage_in_bytes", &v) == 0)
+		ret->memory_peak = v;
 	if (fd_read_u64_at(l->dir[CG1_PIDS], "pids.peak", &v) == 0)
 		ret->pids_peak = v > LIMIT_INIT_PIDS ? v - LIMIT_INIT_PIDS : 0;
 	if (fd_read_file_at(l->dir[CG1_PIDS], "pids.events", text, sizeof(text)) > 0 && counter(text, "max", &v))

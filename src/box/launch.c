@@ -230,6 +230,7 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 	for (unsigned i = 0; i < b->plan.n_sources; i++)
 		fd_close(&b->plan.sources[i].fd);
 	r = go(b, e);
+	b->limits.kills_only = !io->capture; /* what is streamed is told without its usage */
 	own_streams(b);
 	return r;
 }

@@ -84,6 +84,7 @@ struct limits {
 	uint64_t oom_before;
 	uint64_t recheck_until_us;     /* after an event whose kill was not counted yet: look often until then */
 	char filled_by[12], seen_by[12];
+	bool kills_only;               /* nobody will read more of the usage than oom_kills: set by the owner, after open */
 	char note[160];                /* what a report should add in words, or "" */
 	/* supervised */
 	pid_t init;
