@@ -14,8 +14,15 @@
 
 const char *env_keep(struct prepared *p, const char *s)
 {
-	char *copy = strdup(s);
+	size_t n = strlen(s) + 1;
+	char *copy;
 
+	if (n <= sizeof(p->kept) - p->n_kept) {
+		copy = memcpy(p->kept + p->n_kept, s, n);
+		p->n_kept += n;
+		return copy;
+	}
+	copy = strdup(s);
 	if (!copy)
 		abort();
 	return copy;

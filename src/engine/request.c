@@ -214,7 +214,7 @@ static int prepare(const struct request *r, struct prepared *p, struct err *e)
 	struct box_spec *s = &p->spec;
 
 	memset(s, 0, sizeof(*s));
-	p->n_env = p->n_notes = 0;
+	p->n_env = p->n_notes = p->n_kept = 0;
 	buf_init(&p->text, 4 * MIB);
 	s->argv = r->argv;
 	s->hostname = "cloche";

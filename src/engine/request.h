@@ -34,6 +34,8 @@ struct prepared {
 	struct box_mount rootfs;
 	const char *env[BOX_ENV_MAX + 1];
 	size_t n_env;
+	char kept[1024]; /* the usual strings of env_keep: an ordinary start needs no heap, whose first page costs six calls */
+	size_t n_kept;
 	char store[4096];
 	struct buf text; /* heap for generated strings; a spec's strings never move once request_prepare returned */
 	char notes[8][320];

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -140,24 +141,35 @@ static void add_host_etc(struct image_host *h)
 }
 
 /* A JDK keeps its settings in /etc/java-N-openjdk, after the name of its directory; without them no JVM starts. */
-static void add_java(struct image_host *h)
+static void add_jdk(struct image_host *h, const char *name)
 {
-	DIR *dir = opendir("/usr/lib/jvm");
-	struct dirent *d;
+	const char *end = strstr(name, "-openjdk-");
+	const char *abs;
 	struct stat st;
 
-	while (dir && (d = readdir(dir))) {
-		const char *end = strstr(d->d_name, "-openjdk-");
-		const char *abs;
+	if (!end || strncmp(name, "java-", 5) != 0)
+		return;
+	abs = text(h, "/etc/%.*s-openjdk", (int)(end - name), name);
+	if (lstat(abs, &st) == 0 && S_ISDIR(st.st_mode))
+		add(h, ROOTFS_ENTRY_LOWER, abs + 1, abs, 0, 0);
+}
 
-		if (!end || d->d_type != DT_DIR || strncmp(d->d_name, "java-", 5) != 0)
-			continue;
-		abs = text(h, "/etc/%.*s-openjdk", (int)(end - d->d_name), d->d_name);
-		if (lstat(abs, &st) == 0 && S_ISDIR(st.st_mode))
-			add(h, ROOTFS_ENTRY_LOWER, abs + 1, abs, 0, 0);
+/* Read without opendir(3), which would be the only one to need the heap. */
+static void add_java(struct image_host *h)
+{
+	_cleanup_fd_ int dir = open("/usr/lib/jvm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_Alignas(8) char buf[1024];
+	ssize_t n;
+
+	while (dir >= 0 && (n = syscall(SYS_getdents64, dir, buf, sizeof(buf))) > 0) {
+		for (ssize_t at = 0; at < n;) {
+			const struct dirent *d = (const struct dirent *)(const void *)(buf + at);
+
+			at += d->d_reclen;
+			if (d->d_type == DT_DIR)
+				add_jdk(h, d->d_name);
+		}
 	}
-	if (dir)
-		closedir(dir);
 }
 
 /* With the host's network the host's resolver: its settings are copied, since the file is a link into /run as often as not. */
