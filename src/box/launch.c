@@ -241,11 +241,12 @@ static void finish(struct live *b)
 	for (int i = 0; i < 3; i++)
 		relay_close(&b->relays[i]);
 	terminal_restore(&b->terminal);
-	fd_close(&b->order);
 	fd_close(&b->signals);
-	fd_close(&b->skeleton);
 	if (b->limits_open)
 		limits_close(&b->limits);
+	/* The hang-up lets init take the namespaces down, on the core that this process needs to end. */
+	fd_close(&b->order);
+	fd_close(&b->skeleton);
 	/* The listener's thread may still signal through pidfd; it is closed by the exit of a one-shot program, and by the loop of a long-lived one
 	 * once the thread is gone. */
 	if (!b->notify.running)
