@@ -211,6 +211,9 @@ static int init_build(struct init *in, struct err *e)
 		err_sys(e, "set the host name");
 		return err_at(e, STAGE_NAMESPACE);
 	}
+	/* While the network helper may still be at work. */
+	if (locks_bounding(a->spec->cap_keep, e) < 0)
+		return err_at(e, STAGE_LOCKS);
 	if (init_wait(in, e) < 0)
 		return -1;
 	if (own_net && netns_enter(&in->net, e) < 0)

@@ -6,8 +6,10 @@
 #include "box/seccomp.h"
 #include "box/spec.h"
 
-/* Drops every capability but `spec->cap_keep` from the bounding, permitted, effective, inheritable and ambient sets, sets no_new_privs,
- * and reads the result back from the kernel. */
+/* Drops every capability but `keep` from the bounding set, which is a call for each and takes no right away that init still needs: it may come early. */
+int locks_bounding(uint64_t keep, struct err *e);
+/* After that: drops them from the permitted, effective, inheritable and ambient sets, sets no_new_privs, and reads all of it back from the kernel,
+ * the bounding set too. */
 int locks_caps(uint64_t keep, struct err *e);
 
 /* Landlock, where the kernel has it (0 also where it has not): nothing outside the box's
