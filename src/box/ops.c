@@ -89,10 +89,19 @@ static int place_open(const struct walk *w, const struct op *op)
 			     path_open_beneath(w->root, op->path, O_CLOEXEC);
 }
 
+/* Is every component of our own or the kernel's making? Then mount(2) takes paths relative to the working directory, the new root. A bind so made
+ * costs half of a detached mount, which is a mount namespace of its own that the kernel makes and dissolves. */
+static bool plain(const struct walk *w, const struct op *op)
+{
+	return !op->strange && !w->p->root_overlay;
+}
+
 /* The place as a path that mount(2) may follow. `*ret_fd` keeps it alive. */
 static const char *place_path(const struct walk *w, const struct op *op, char buf[64], int *ret_fd)
 {
-	if (!op->strange && !w->p->root_overlay) {
+	if (plain(w, op) && op->kind != OP_LOWER)
+		return op->path;
+	if (plain(w, op)) {
 		/* Absolute by descriptor, so that it holds while the working directory is a lower directory. */
 		int n = snprintf(buf, 64, "/proc/self/fd/%d/%s", w->root, op->path);
 
@@ -111,7 +120,7 @@ static int attach(const struct walk *w, const struct op *op, int tree, struct er
 	_cleanup_fd_ int place = -1;
 	int r;
 
-	if (!op->strange && !w->p->root_overlay) {
+	if (plain(w, op)) {
 		r = sys_move_mount(tree, "", w->root, op->path, SYS_MOVE_MOUNT_F_EMPTY_PATH);
 	} else {
 		place = place_open(w, op);
@@ -120,13 +129,6 @@ static int attach(const struct walk *w, const struct op *op, int tree, struct er
 		r = sys_move_mount(tree, "", place, "", SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
 	}
 	return r < 0 ? err_sys(e, "mount on /%s", op->path) : 0;
-}
-
-/* Is every component of our own or the kernel's making? Then a bind takes paths relative to the working directory, the new root: mount(2) costs half
- * of a detached mount, which is a mount namespace of its own that the kernel makes and dissolves. */
-static bool plain(const struct walk *w, const struct op *op)
-{
-	return !op->strange && !w->p->root_overlay;
 }
 
 /* Binds for plain places. `attr` may be 0: what is bound keeps the attributes that it has. Nobody but init sees the mount before they are set. */
