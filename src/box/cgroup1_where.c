@@ -179,12 +179,12 @@ static bool all_mounted(const struct cg1_place place[CG1_N])
 	return true;
 }
 
-/* Feeds mountinfo line by line through a buffer on the stack, no further than needed: the file of a busy host has
- * hundreds of kilobytes. */
+/* Feeds mountinfo line by line through a buffer, no further than needed: the file of a busy host has hundreds of
+ * kilobytes. Static, as in cg1_find: on the stack all of it would be cleared, and stay in memory as long as the box. */
 static int read_mounts(struct cg1_place place[CG1_N])
 {
 	_cleanup_fd_ int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-	char buf[16384];
+	static char buf[16384];
 	size_t have = 0;
 	bool skip = false;
 
@@ -218,7 +218,7 @@ static int read_mounts(struct cg1_place place[CG1_N])
 
 int cg1_find(struct cg1_place place[CG1_N], struct err *e)
 {
-	char text[8192];
+	static char text[8192];
 	ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
 
 	if (n < 0)

@@ -41,8 +41,9 @@ static bool in_tree(const struct tree *t, pid_t pid)
 /* A list of any length: read in pieces, of which a number cut by the end goes into the next. */
 static void add_children(struct tree *t, int task, const char *tid)
 {
-	char path[64], text[4096];
-	pid_t child[TASKS_MAX * 4];
+	static char text[4096]; /* static, as the tree is: what is large on the stack is cleared at each look */
+	static pid_t child[TASKS_MAX * 4];
+	char path[64];
 	_cleanup_fd_ int fd = -1;
 	size_t have = 0;
 	ssize_t n;
@@ -192,7 +193,7 @@ static void pace(struct limits *l, uint64_t spent_us, uint64_t bytes)
 static enum limit_hit sv_check(struct limits *l)
 {
 	uint64_t begin = limits_now_us(), bytes, avail;
-	struct tree t;
+	static struct tree t;
 
 	if (l->init <= 0 || begin < l->due_us)
 		return LIMIT_HIT_NONE;
