@@ -195,6 +195,7 @@ static bool on_order(struct live *b, const struct box_io *io)
 		return true;
 	case INIT_ENDED:
 		b->ended = true;
+		notify_stop(&b->notify);
 		b->status = m.status;
 		b->cpu_user_us = m.user_us;
 		b->cpu_sys_us = m.sys_us;

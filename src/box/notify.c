@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/sys.h"
@@ -130,6 +132,7 @@ static void *notify_loop(void *arg)
 	struct notify *n = arg;
 	struct seccomp_notif req;
 
+	atomic_store(&n->tid, (int)syscall(SYS_gettid));
 	for (;;) {
 		memset(&req, 0, sizeof(req));
 		if (ioctl(n->listener, SECCOMP_IOCTL_NOTIF_RECV, &req) == 0) {
@@ -138,6 +141,8 @@ static void *notify_loop(void *arg)
 				return NULL;
 			continue;
 		}
+		if (errno == EINTR && atomic_load(&n->stop))
+			return NULL;
 		if (errno == EINTR)
 			continue;
 		if (errno != ENOENT || filter_gone(n->listener))
@@ -152,6 +157,11 @@ static void *notify_loop(void *arg)
 	}
 }
 
+static void on_wake(int sig)
+{
+	(void)sig; /* it is there to interrupt */
+}
+
 int notify_start(struct notify *n, int listener, int init, pid_t init_pid, const struct box_spec *spec,
 		 const struct sc_request *request, struct err *e)
 {
@@ -162,6 +172,7 @@ int notify_start(struct notify *n, int listener, int init, pid_t init_pid, const
 	n->init_pid = init_pid;
 	n->spec = spec;
 	n->request = request;
+	sigaction(SIGURG, &(struct sigaction){ .sa_handler = on_wake }, NULL); /* without SA_RESTART */
 	r = start_thread(notify_loop, n);
 	if (r != 0) {
 		errno = r;
@@ -169,6 +180,15 @@ int notify_start(struct notify *n, int listener, int init, pid_t init_pid, const
 	}
 	n->running = true;
 	return 0;
+}
+
+void notify_stop(struct notify *n)
+{
+	int tid = atomic_load(&n->tid);
+
+	atomic_store(&n->stop, true);
+	if (tid > 0) /* one that is gone answers ESRCH: the number is within this process */
+		syscall(SYS_tgkill, getpid(), tid, SIGURG);
 }
 
 const struct box_denied *notify_escape(const struct notify *n)

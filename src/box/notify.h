@@ -23,11 +23,16 @@ struct notify {
 	struct box_denied denied[BOX_DENIED_MAX];
 	atomic_uint n_denied;
 	atomic_uint lost, mediating;
+	atomic_int tid;    /* of the thread, once it runs */
+	atomic_bool stop;
 	atomic_int escape; /* index into denied + 1 of the call that ended the box; 0 none */
 };
 
 /* Takes the listener and starts the thread. `init` must stay open until the thread is gone. */
 int notify_start(struct notify *n, int listener, int init, pid_t init_pid, const struct box_spec *spec,
 		 const struct sc_request *request, struct err *e);
+/* When nobody is left who could make a refused call: the thread ends while its owner goes on, which the end of the process would have to wait for.
+ * Only a hint: a thread that misses it is ended by that. */
+void notify_stop(struct notify *n);
 /* The call that ended the box, or NULL. */
 const struct box_denied *notify_escape(const struct notify *n);
