@@ -17,8 +17,6 @@ static int loopback_up(struct err *e)
 	struct ifreq ifr = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), r;
 
-	if (fd < 0 && errno == EAFNOSUPPORT) /* a kernel without IPv4 */
-		return 0;
 	if (fd < 0)
 		return err_sys(e, "open a socket in the box's network");
 	r = ioctl(fd, SIOCSIFFLAGS, &ifr);
@@ -28,20 +26,14 @@ static int loopback_up(struct err *e)
 	return r;
 }
 
-/* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made /proc/sys read-only; then they stay privileged, which
- * is the kernel's own default and no harm. */
-static void low_ports(int proc)
-{
-	(void)fd_write_file_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
-}
-
+/* Nothing here may write errno but a call that fails for good: init reads its own at the same time. So no cleanup attributes, and nothing that is
+ * allowed to fail. */
 static int netns_make(const struct netns *n, int *ret, struct err *e)
 {
 	if (unshare(CLONE_NEWNET) < 0)
 		return userns_refused("network namespace", errno, e);
 	if (loopback_up(e) < 0)
 		return -1;
-	low_ports(n->proc);
 	*ret = openat(n->proc, "thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 	return *ret < 0 ? err_sys(e, "open the box's network namespace") : 0;
 }
@@ -65,6 +57,13 @@ int netns_start(struct netns *n, struct err *e)
 	return n->pid < 0 ? err_sys(e, "start the network helper") : 0;
 }
 
+/* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made /proc/sys read-only; then they stay privileged, which
+ * is the kernel's own default and no harm. */
+static void low_ports(int proc)
+{
+	(void)fd_write_file_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+}
+
 int netns_enter(struct netns *n, struct err *e)
 {
 	_cleanup_fd_ int net = -1, proc = n->proc;
@@ -82,5 +81,6 @@ int netns_enter(struct netns *n, struct err *e)
 	}
 	if (setns(net, CLONE_NEWNET) < 0)
 		return err_sys(e, "enter the box's network namespace");
+	low_ports(proc);
 	return 0;
 }
