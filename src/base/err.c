@@ -7,9 +7,15 @@
 #include <string.h>
 
 static const char *const stage_names[] = {
-	[STAGE_NONE] = "",           [STAGE_SPEC] = "spec",           [STAGE_IMAGE] = "image",
-	[STAGE_WORKSPACE] = "workspace", [STAGE_MOUNT] = "mount",     [STAGE_LIMITS] = "limits",
-	[STAGE_NAMESPACE] = "namespace", [STAGE_NETWORK] = "network", [STAGE_LOCKS] = "locks",
+	[STAGE_NONE] = "",
+	[STAGE_SPEC] = "spec",
+	[STAGE_IMAGE] = "image",
+	[STAGE_WORKSPACE] = "workspace",
+	[STAGE_MOUNT] = "mount",
+	[STAGE_LIMITS] = "limits",
+	[STAGE_NAMESPACE] = "namespace",
+	[STAGE_NETWORK] = "network",
+	[STAGE_LOCKS] = "locks",
 	[STAGE_COMMAND] = "command",
 };
 static_assert(sizeof(stage_names) / sizeof(stage_names[0]) == STAGE_N, "a name for every stage");

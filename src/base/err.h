@@ -1,8 +1,10 @@
-/* Errors: a fixed-size value, so that it works between clone and exec and travels from child to parent in one write.
+/* Errors: a fixed-size value, so that it works between clone and exec and travels from child to
+ * parent in one write.
  *
- * Contract of every function that takes a `struct err *e` as its last argument: it returns 0 or -1; *e is set if and only
- * if it returns -1; its outputs are untouched on failure. Context is put in front of the message on the way up
- * (err_prefix) and never cuts the cause. Nothing here allocates. */
+ * Contract of every function that takes a `struct err *e` as its last argument: it returns 0 or -1;
+ * *e is set if and only if it returns -1; its outputs are untouched on failure. Context is put in
+ * front of the message on the way up (err_prefix) and never cuts the cause. Nothing here allocates.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -17,18 +19,19 @@ enum err_kind {
 	ERR_KIND_N
 };
 
-/* The step of a start that failed, as it stands in an outcome (`fault.stage`). A static_assert ties the names to it. */
+/* The step of a start that failed, as it stands in an outcome (`fault.stage`). A static_assert ties
+ * the names to it. */
 enum err_stage {
 	STAGE_NONE,
-	STAGE_SPEC,      /* options and files named by them */
-	STAGE_IMAGE,     /* the root file system's source */
+	STAGE_SPEC,	 /* options and files named by them */
+	STAGE_IMAGE,	 /* the root file system's source */
 	STAGE_WORKSPACE, /* the shared directory */
-	STAGE_MOUNT,     /* -v, --tmpfs, and the box's own mounts */
-	STAGE_LIMITS,    /* cgroup, rlimits */
+	STAGE_MOUNT,	 /* -v, --tmpfs, and the box's own mounts */
+	STAGE_LIMITS,	 /* cgroup, rlimits */
 	STAGE_NAMESPACE, /* clone, id maps */
-	STAGE_NETWORK,   /* loopback and its settings */
-	STAGE_LOCKS,     /* capabilities, Landlock, seccomp, AppArmor */
-	STAGE_COMMAND,   /* terminal, working directory, spawn */
+	STAGE_NETWORK,	 /* loopback and its settings */
+	STAGE_LOCKS,	 /* capabilities, Landlock, seccomp, AppArmor */
+	STAGE_COMMAND,	 /* terminal, working directory, spawn */
 	STAGE_N
 };
 
@@ -40,10 +43,12 @@ struct err {
 };
 
 /* Fills *e from a format and returns -1. */
-int err_set(struct err *e, enum err_kind kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int err_set(struct err *e, enum err_kind kind, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 /* As err_set with ERR_SYS and the current errno, whose text is appended after ": ". Returns -1. */
 int err_sys(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Puts "text: " in front of the message; when it does not fit, the context is cut, never the cause. Returns -1. */
+/* Puts "text: " in front of the message; when it does not fit, the context is cut, never the cause.
+ * Returns -1. */
 int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Names the stage unless a deeper layer already did. Returns -1. */
 int err_at(struct err *e, enum err_stage stage);

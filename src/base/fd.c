@@ -26,7 +26,8 @@ int fd_write_all(int fd, const void *buf, size_t n)
 		ssize_t w = write(fd, p, n);
 		if (w < 0 && errno == EINTR)
 			continue;
-		if (w < 0 && errno == EAGAIN) { /* the caller's own descriptor may be one that does not block */
+		if (w < 0 && errno == EAGAIN) { /* the caller's own descriptor may be one that does
+						   not block */
 			struct pollfd room = { .fd = fd, .events = POLLOUT };
 
 			(void)poll(&room, 1, -1);
@@ -159,7 +160,9 @@ ssize_t fd_recv(int sock, void *buf, size_t n, int *fds, size_t max, size_t *ret
 {
 	struct iovec iov = { .iov_base = buf, .iov_len = n };
 	union fd_control control;
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.room,
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control.room,
 			      .msg_controllen = sizeof(control.room) };
 	size_t got = 0;
 	ssize_t r;

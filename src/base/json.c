@@ -1,6 +1,7 @@
-/* The JSON emitter. The only state is where we are: how deep, in what, before the first member or after a key. Every value goes through
- * value_begin, which writes the comma and refuses a value where none can stand, so that a mistake of ours is an error at the end
- * (buf.failed) and never a broken line for whoever reads us. */
+/* The JSON emitter. The only state is where we are: how deep, in what, before the first member or
+ * after a key. Every value goes through value_begin, which writes the comma and refuses a value
+ * where none can stand, so that a mistake of ours is an error at the end (buf.failed) and never a
+ * broken line for whoever reads us. */
 #include "base/json.h"
 
 #include <math.h>
@@ -116,7 +117,8 @@ static bool escape(uint32_t cp, char ret[8])
 			ret[2] = '\0';
 			return true;
 		}
-	/* DEL, C1 and the line separators are legal in JSON, but a line that someone looks at in a terminal is better without them. */
+	/* DEL, C1 and the line separators are legal in JSON, but a line that someone looks at in a
+	 * terminal is better without them. */
 	if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x2028 || cp == 0x2029) {
 		memcpy(ret, "\\u", 2);
 		for (int i = 0; i < 4; i++)
@@ -172,7 +174,8 @@ void json_str(struct json *j, const char *s)
 
 void json_b64(struct json *j, const void *data, size_t n)
 {
-	static const char abc[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char abc[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const unsigned char *p = data;
 	char text[256];
 	size_t used = 0;
@@ -181,7 +184,8 @@ void json_b64(struct json *j, const void *data, size_t n)
 	buf_add(j->out, "\"", 1);
 	for (size_t i = 0; i < n; i += 3) {
 		size_t left = n - i;
-		uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (left > 2 ? p[i + 2] : 0U);
+		uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
+			     (left > 2 ? p[i + 2] : 0U);
 
 		text[used++] = abc[v >> 18 & 63];
 		text[used++] = abc[v >> 12 & 63];

@@ -1,7 +1,8 @@
-/* A small JSON emitter into a struct buf: one line, valid UTF-8, control characters (C0, DEL, C1) and line separators
- * escaped. It writes; it never reads. Commas are its business. Keys are trusted (our own), values are not. Nesting at most 16; misuse
- * sets buf.failed: a value without a key or a key without a value in an object, a key elsewhere, an end that does not match, a second
- * value at the top. */
+/* A small JSON emitter into a struct buf: one line, valid UTF-8, control characters (C0, DEL, C1)
+ * and line separators escaped. It writes; it never reads. Commas are its business. Keys are trusted
+ * (our own), values are not. Nesting at most 16; misuse sets buf.failed: a value without a key or a
+ * key without a value in an object, a key elsewhere, an end that does not match, a second value at
+ * the top. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,13 +29,14 @@ void json_arr(struct json *j);
 void json_arr_end(struct json *j);
 void json_key(struct json *j, const char *key);
 void json_str(struct json *j, const char *s); /* NULL gives null */
-/* Bytes that may not be UTF-8: every maximal invalid part becomes U+FFFD (Unicode 15, section 3.9). Returns true when the bytes were valid
- * UTF-8, so that the caller can add a base64 copy when not. */
+/* Bytes that may not be UTF-8: every maximal invalid part becomes U+FFFD (Unicode 15, section 3.9).
+ * Returns true when the bytes were valid UTF-8, so that the caller can add a base64 copy when not.
+ */
 bool json_bytes(struct json *j, const void *data, size_t n);
 void json_b64(struct json *j, const void *data, size_t n);
 void json_u64(struct json *j, uint64_t v); /* UINT64_MAX gives null: unknown is never 0 */
 void json_i64(struct json *j, int64_t v);
-void json_num(struct json *j, double v);   /* at most three decimals; what is not finite gives null */
+void json_num(struct json *j, double v); /* at most three decimals; what is not finite gives null */
 void json_bool(struct json *j, bool v);
 void json_null(struct json *j);
 /* Shorthands: key and value. */

@@ -26,9 +26,10 @@ static int unescape(const char *field, char *ret, size_t cap)
 	for (; *field && *field != ' '; n++) {
 		if (n + 1 >= cap)
 			return -1;
-		if (field[0] == '\\' && field[1] >= '0' && field[1] <= '3' && field[2] >= '0' && field[2] <= '7' && field[3] >= '0' &&
-		    field[3] <= '7') {
-			ret[n] = (char)((field[1] - '0') << 6 | (field[2] - '0') << 3 | (field[3] - '0'));
+		if (field[0] == '\\' && field[1] >= '0' && field[1] <= '3' && field[2] >= '0' &&
+		    field[2] <= '7' && field[3] >= '0' && field[3] <= '7') {
+			ret[n] = (char)((field[1] - '0') << 6 | (field[2] - '0') << 3 |
+					(field[3] - '0'));
 			field += 4;
 		} else {
 			ret[n] = *field++;

@@ -1,4 +1,5 @@
-/* Reading /proc/PID/mountinfo, line by line (proc_pid_mountinfo(5)). Uses the heap for lines; not for between clone and exec. */
+/* Reading /proc/PID/mountinfo, line by line (proc_pid_mountinfo(5)). Uses the heap for lines; not
+ * for between clone and exec. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +12,7 @@ struct mountinfo {
 	/* of the line that mountinfo_next stopped at */
 	long id;
 	char target[4096]; /* unescaped */
-	char type[64];     /* "ext4", "fuse.sshfs" */
+	char type[64];	   /* "ext4", "fuse.sshfs" */
 };
 
 /* 0, or -1 with errno. */

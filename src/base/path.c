@@ -1,12 +1,14 @@
 /* The one place that walks paths from outside.
  *
- * How: openat2(2) does the walk in the kernel, without links (NO_SYMLINKS, BENEATH) or inside a root (IN_ROOT). Where it is
- * missing (ENOSYS) or an outer sandbox refuses it (EPERM), `walk` below does the same by hand: one O_NOFOLLOW open a component, links
- * read and resolved as text, ".." taken by walking again from the root. Its verdicts are those of openat2.
+ * How: openat2(2) does the walk in the kernel, without links (NO_SYMLINKS, BENEATH) or inside a
+ * root (IN_ROOT). Where it is missing (ENOSYS) or an outer sandbox refuses it (EPERM), `walk` below
+ * does the same by hand: one O_NOFOLLOW open a component, links read and resolved as text, ".."
+ * taken by walking again from the root. Its verdicts are those of openat2.
  *
- * What may go wrong: another process changes the tree while it is walked. A component is opened once, by name, from a descriptor that
- * was reached the same way, so the result is always a file inside; it may be a file that has since been moved. The caller compares device
- * and inode when it matters which one. No heap anywhere: this runs between clone and exec. */
+ * What may go wrong: another process changes the tree while it is walked. A component is opened
+ * once, by name, from a descriptor that was reached the same way, so the result is always a file
+ * inside; it may be a file that has since been moved. The caller compares device and inode when it
+ * matters which one. No heap anywhere: this runs between clone and exec. */
 #include "base/path.h"
 
 #include <assert.h>
@@ -29,8 +31,8 @@
 #endif
 
 #define PATH_CAP 4096
-#define LINKS_MAX 40    /* what the kernel allows */
-#define AGAIN_MAX 32    /* openat2 answers EAGAIN when a rename elsewhere races with ".." */
+#define LINKS_MAX 40 /* what the kernel allows */
+#define AGAIN_MAX 32 /* openat2 answers EAGAIN when a rename elsewhere races with ".." */
 
 /* -1 with ENOSYS when openat2 can't be had, whatever the reason. */
 static int kernel_walk(int dirfd, const char *path, int flags, uint64_t resolve)
@@ -126,7 +128,8 @@ int path_open_beneath(int dirfd, const char *path, int flags)
 {
 	int fd;
 
-	/* openat2 would let a ".." through that stays inside; the walk by hand would not. One answer for both. */
+	/* openat2 would let a ".." through that stays inside; the walk by hand would not. One
+	 * answer for both. */
 	if (*path == '/' || has_dotdot(path)) {
 		errno = EXDEV;
 		return -1;
@@ -171,7 +174,8 @@ static int walk_up(struct walk *w)
 
 	if (slash)
 		*slash = '\0';
-	/* From the root again, never by "..": the directory may have been moved out of the root meanwhile. */
+	/* From the root again, never by "..": the directory may have been moved out of the root
+	 * meanwhile. */
 	fd = walk_nolinks(w->rootfd, w->done, O_DIRECTORY);
 	if (fd < 0)
 		return -1;
@@ -237,7 +241,8 @@ static int walk_open(struct walk *w, const char *name, bool last, enum walk_make
 		if (fd >= 0 || errno != ENOENT || make == MAKE_NOTHING)
 			return fd;
 		if (last && make == MAKE_FILE) {
-			fd = openat(w->at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+			fd = openat(w->at, name,
+				    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 			if (fd < 0 && errno != EEXIST)
 				return -1;
 			fd_close(&fd);
@@ -249,8 +254,8 @@ static int walk_open(struct walk *w, const char *name, bool last, enum walk_make
 	return -1;
 }
 
-/* Resolves all of w->rest. Returns an O_PATH descriptor of the target, or -1; with ENOENT `done` is what exists (at is it) and `rest` starts
- * with the missing name. */
+/* Resolves all of w->rest. Returns an O_PATH descriptor of the target, or -1; with ENOENT `done` is
+ * what exists (at is it) and `rest` starts with the missing name. */
 static int walk_in_root(struct walk *w, enum walk_make make)
 {
 	char name[NAME_MAX + 1];

@@ -1,5 +1,6 @@
-/* Where a root file system comes from, as plain values: `image` (and later others) gives one of these, `box` builds from it, and neither sees
- * the other. Whoever fills it owns the strings and keeps them until the box has ended. */
+/* Where a root file system comes from, as plain values: `image` (and later others) gives one of
+ * these, `box` builds from it, and neither sees the other. Whoever fills it owns the strings and
+ * keeps them until the box has ended. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,14 +22,16 @@ enum rootfs_entry_kind {
 	ROOTFS_ENTRY_KIND_N
 };
 
-/* One thing a root is furnished with, in order; parents come before children. `path` has no leading slash. */
+/* One thing a root is furnished with, in order; parents come before children. `path` has no leading
+ * slash. */
 struct rootfs_entry {
 	enum rootfs_entry_kind kind;
 	const char *path;
 	const char *text;
 	size_t len;  /* FILE: bytes of text; else 0 */
 	mode_t mode; /* DIR and FILE */
-	bool copy;   /* LOWER of a directory of links, BIND of a small file: a copy kept ready is as good */
+	bool copy;   /* LOWER of a directory of links, BIND of a small file: a copy kept ready is as
+			good */
 };
 
 struct rootfs {

@@ -1,8 +1,10 @@
 /* Bounded buffers, the parsers of sizes, durations and numbers, and text made fit for a terminal.
  *
- * The parsers share one reader of decimals: digits, then at most one fraction, kept as whole and millionths, so that no value ever goes
- * through floating point on its way to a limit. What does not fit is refused and never clamped: a limit that silently became another one
- * is worse than an error. A value that is not zero but would round to zero is refused too, because zero often means "no limit". */
+ * The parsers share one reader of decimals: digits, then at most one fraction, kept as whole and
+ * millionths, so that no value ever goes through floating point on its way to a limit. What does
+ * not fit is refused and never clamped: a limit that silently became another one is worse than an
+ * error. A value that is not zero but would round to zero is refused too, because zero often means
+ * "no limit". */
 #include "base/str.h"
 
 #include <stdarg.h>
@@ -16,7 +18,8 @@
 
 void buf_init(struct buf *b, size_t max)
 {
-	/* Half of the address space is as good as no maximum, and keeps every sum below free of overflow. */
+	/* Half of the address space is as good as no maximum, and keeps every sum below free of
+	 * overflow. */
 	*b = (struct buf){ .max = max < SIZE_MAX / 2 ? max : SIZE_MAX / 2 - 1 };
 }
 
@@ -120,8 +123,10 @@ static char lower(char c)
 
 enum dec { DEC_OK, DEC_BAD, DEC_BIG };
 
-/* Digits with an optional fraction of at most `places` (<= 6) digits. *end is the first byte after it. */
-static enum dec decimal(const char *s, unsigned places, uint64_t *whole, uint64_t *millionths, const char **end)
+/* Digits with an optional fraction of at most `places` (<= 6) digits. *end is the first byte after
+ * it. */
+static enum dec decimal(const char *s, unsigned places, uint64_t *whole, uint64_t *millionths,
+			const char **end)
 {
 	uint64_t w = 0, f = 0, unit = MILLION;
 	bool big = false;
@@ -129,7 +134,8 @@ static enum dec decimal(const char *s, unsigned places, uint64_t *whole, uint64_
 	if (!is_digit(*s))
 		return DEC_BAD;
 	for (; is_digit(*s); s++)
-		if (__builtin_mul_overflow(w, 10U, &w) || __builtin_add_overflow(w, (unsigned)(*s - '0'), &w))
+		if (__builtin_mul_overflow(w, 10U, &w) ||
+		    __builtin_add_overflow(w, (unsigned)(*s - '0'), &w))
 			big = true;
 	if (*s == '.') {
 		s++;
@@ -149,7 +155,8 @@ static enum dec decimal(const char *s, unsigned places, uint64_t *whole, uint64_
 }
 
 /* (whole + millionths) * unit, rounded down, at most max. unit is at most 2^40. */
-static enum dec scale(uint64_t whole, uint64_t millionths, uint64_t unit, uint64_t max, uint64_t *ret)
+static enum dec scale(uint64_t whole, uint64_t millionths, uint64_t unit, uint64_t max,
+		      uint64_t *ret)
 {
 	uint64_t v;
 
@@ -172,7 +179,8 @@ static const char *shown(struct shown *s, const char *text)
 	return str_printable(s->text, sizeof(s->text), text);
 }
 
-/* The unit behind a size; 0 when it is none. A bare "b" is bytes, "k" may be followed by "b" or "ib". */
+/* The unit behind a size; 0 when it is none. A bare "b" is bytes, "k" may be followed by "b" or
+ * "ib". */
 static uint64_t size_unit(const char *s)
 {
 	static const char units[] = "kmgt";
@@ -210,8 +218,10 @@ int parse_size(const char *text, uint64_t *ret, struct err *e)
 	if (d == DEC_BIG)
 		return err_set(e, ERR_USAGE, "size \"%s\" is too big", shown(&s, text));
 	if (d == DEC_BAD)
-		return err_set(e, ERR_USAGE, "\"%s\" is not a size: write a number of bytes, or one with k, m, g or t, such as 512m",
-			       shown(&s, text));
+		return err_set(
+			e, ERR_USAGE,
+			"\"%s\" is not a size: write a number of bytes, or one with k, m, g or t, such as 512m",
+			shown(&s, text));
 	*ret = v;
 	return 0;
 }
@@ -221,7 +231,11 @@ int parse_duration(const char *text, uint64_t *ret_us, struct err *e)
 	static const struct {
 		const char *name;
 		uint64_t us;
-	} units[] = { { "", MILLION }, { "s", MILLION }, { "ms", 1000 }, { "m", 60ULL * MILLION }, { "h", 3600ULL * MILLION } };
+	} units[] = { { "", MILLION },
+		      { "s", MILLION },
+		      { "ms", 1000 },
+		      { "m", 60ULL * MILLION },
+		      { "h", 3600ULL * MILLION } };
 	const uint64_t max = 366ULL * 24 * 3600 * MILLION;
 	uint64_t whole = 0, millionths = 0, unit = 0, v = 0;
 	const char *end;
@@ -238,10 +252,13 @@ int parse_duration(const char *text, uint64_t *ret_us, struct err *e)
 	if (d == DEC_OK)
 		d = scale(whole, millionths, unit, max, &v);
 	if (d == DEC_BIG)
-		return err_set(e, ERR_USAGE, "duration \"%s\" is too long: at most 366 days", shown(&s, text));
-	if (d == DEC_BAD)
-		return err_set(e, ERR_USAGE, "\"%s\" is not a duration: write seconds, or a number with ms, s, m or h, such as 30s",
+		return err_set(e, ERR_USAGE, "duration \"%s\" is too long: at most 366 days",
 			       shown(&s, text));
+	if (d == DEC_BAD)
+		return err_set(
+			e, ERR_USAGE,
+			"\"%s\" is not a duration: write seconds, or a number with ms, s, m or h, such as 30s",
+			shown(&s, text));
 	*ret_us = v;
 	return 0;
 }
@@ -259,9 +276,10 @@ int parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *ret, struc
 		if (max == UINT64_MAX && d == DEC_BIG)
 			return err_set(e, ERR_USAGE, "number \"%s\" is too big", shown(&s, text));
 		if (max == UINT64_MAX)
-			return err_set(e, ERR_USAGE, "\"%s\" is too small: at least %llu", shown(&s, text), (unsigned long long)min);
-		return err_set(e, ERR_USAGE, "\"%s\" is not within %llu and %llu", shown(&s, text), (unsigned long long)min,
-			       (unsigned long long)max);
+			return err_set(e, ERR_USAGE, "\"%s\" is too small: at least %llu",
+				       shown(&s, text), (unsigned long long)min);
+		return err_set(e, ERR_USAGE, "\"%s\" is not within %llu and %llu", shown(&s, text),
+			       (unsigned long long)min, (unsigned long long)max);
 	}
 	*ret = v;
 	return 0;
@@ -275,15 +293,20 @@ int parse_cpus(const char *text, double *ret, struct err *e)
 	enum dec d = decimal(text, 3, &whole, &millionths, &end);
 
 	if (d == DEC_BAD || *end != '\0')
-		return err_set(e, ERR_USAGE, "\"%s\" is not a number of cpus: write one with at most three places, such as 1.5",
+		return err_set(
+			e, ERR_USAGE,
+			"\"%s\" is not a number of cpus: write one with at most three places, such as 1.5",
+			shown(&s, text));
+	if (d == DEC_BIG || whole > 1024 || (whole == 1024 && millionths > 0) ||
+	    (whole == 0 && millionths < MILLION / 100))
+		return err_set(e, ERR_USAGE, "\"%s\" cpus are not within 0.01 and 1024",
 			       shown(&s, text));
-	if (d == DEC_BIG || whole > 1024 || (whole == 1024 && millionths > 0) || (whole == 0 && millionths < MILLION / 100))
-		return err_set(e, ERR_USAGE, "\"%s\" cpus are not within 0.01 and 1024", shown(&s, text));
 	*ret = (double)whole + (double)millionths / MILLION;
 	return 0;
 }
 
-/* Unicode 15, table 3-7: the lead byte decides the length and the range of the second byte; all later ones are 80..BF. */
+/* Unicode 15, table 3-7: the lead byte decides the length and the range of the second byte; all
+ * later ones are 80..BF. */
 size_t str_utf8(const void *data, size_t n, uint32_t *ret_cp)
 {
 	const unsigned char *p = data;
@@ -335,11 +358,13 @@ size_t str_utf8(const void *data, size_t n, uint32_t *ret_cp)
 	return len;
 }
 
-/* Characters that move the cursor, switch modes, break the line, or turn the direction of what follows. */
+/* Characters that move the cursor, switch modes, break the line, or turn the direction of what
+ * follows. */
 static bool is_unprintable(uint32_t cp)
 {
-	return cp == STR_INVALID || cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x61c || cp == 0x200e || cp == 0x200f ||
-	       (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069);
+	return cp == STR_INVALID || cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x61c ||
+	       cp == 0x200e || cp == 0x200f || (cp >= 0x2028 && cp <= 0x202e) ||
+	       (cp >= 0x2066 && cp <= 0x2069);
 }
 
 const char *str_printable(char *dst, size_t cap, const char *s)
@@ -367,7 +392,8 @@ const char *str_printable(char *dst, size_t cap, const char *s)
 
 #define WORD_MAX 48
 
-/* Edits (insert, delete, replace, swap of neighbours) from a to b, in any case of letters. Both at most WORD_MAX long. */
+/* Edits (insert, delete, replace, swap of neighbours) from a to b, in any case of letters. Both at
+ * most WORD_MAX long. */
 static size_t distance(const char *a, size_t na, const char *b, size_t nb)
 {
 	unsigned char rows[3][WORD_MAX + 1];
@@ -375,7 +401,8 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb)
 	for (size_t j = 0; j <= nb; j++)
 		rows[0][j] = (unsigned char)j;
 	for (size_t i = 1; i <= na; i++) {
-		unsigned char *cur = rows[i % 3], *one = rows[(i + 2) % 3], *two = rows[(i + 1) % 3];
+		unsigned char *cur = rows[i % 3], *one = rows[(i + 2) % 3],
+			      *two = rows[(i + 1) % 3];
 
 		cur[0] = (unsigned char)i;
 		for (size_t j = 1; j <= nb; j++) {
@@ -386,7 +413,8 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb)
 				best = one[j] + 1U;
 			if (cur[j - 1] + 1U < best)
 				best = cur[j - 1] + 1U;
-			if (i > 1 && j > 1 && x == lower(b[j - 2]) && lower(a[i - 2]) == y && two[j - 2] + 1U < best)
+			if (i > 1 && j > 1 && x == lower(b[j - 2]) && lower(a[i - 2]) == y &&
+			    two[j - 2] + 1U < best)
 				best = two[j - 2] + 1U;
 			cur[j] = (unsigned char)best;
 		}

@@ -1,5 +1,6 @@
-/* System calls that the C libraries we build with (musl 1.2.3, glibc 2.36) do not wrap alike, and the constants that their headers lack.
- * Thin: same arguments, -1 and errno. Numbers of calls >= 424 are common to all architectures. */
+/* System calls that the C libraries we build with (musl 1.2.3, glibc 2.36) do not wrap alike, and
+ * the constants that their headers lack. Thin: same arguments, -1 and errno. Numbers of calls >=
+ * 424 are common to all architectures. */
 #pragma once
 
 #include <stdint.h>
@@ -37,7 +38,8 @@
 
 /* clone3(2) */
 struct sys_clone_args {
-	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
+		set_tid_size, cgroup;
 };
 #define SYS_CLONE_NEWTIME 0x00000080ULL
 #define SYS_CLONE_CLEAR_SIGHAND 0x100000000ULL
@@ -92,12 +94,14 @@ static inline int sys_open_tree(int dirfd, const char *path, unsigned flags)
 	return (int)syscall(SYS_open_tree, dirfd, path, flags);
 }
 
-static inline int sys_move_mount(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+static inline int sys_move_mount(int from_dir, const char *from, int to_dir, const char *to,
+				 unsigned flags)
 {
 	return (int)syscall(SYS_move_mount, from_dir, from, to_dir, to, flags);
 }
 
-static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags, const struct sys_mount_attr *attr)
+static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags,
+				    const struct sys_mount_attr *attr)
 {
 	return (int)syscall(SYS_mount_setattr, dirfd, path, flags, attr, sizeof(*attr));
 }

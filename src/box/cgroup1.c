@@ -1,20 +1,21 @@
-/* The cgroup v1 rung: one group a controller (memory, pids, and cpu for --cpus) below the caller's own group,
- * never elsewhere.
+/* The cgroup v1 rung: one group a controller (memory, pids, and cpu for --cpus) below the caller's
+ * own group, never elsewhere.
  *
- * How it works: the groups are made, set and read back while the child builds its mounts; the child then enters by
- * writing "0" to the `tasks` descriptors it was sent. Memory is limit_in_bytes with memsw.limit_in_bytes equal, so
- * nothing is swapped. An eventfd on memory.oom_control wakes the monitor; what counts is `oom_kill` in that file,
- * never failcnt (it stays 0 when memsw is charged first). v1 has no group kill: the monitor ends the box through
- * its init, whose pid namespace takes the rest.
+ * How it works: the groups are made, set and read back while the child builds its mounts; the child
+ * then enters by writing "0" to the `tasks` descriptors it was sent. Memory is limit_in_bytes with
+ * memsw.limit_in_bytes equal, so nothing is swapped. An eventfd on memory.oom_control wakes the
+ * monitor; what counts is `oom_kill` in that file, never failcnt (it stays 0 when memsw is charged
+ * first). v1 has no group kill: the monitor ends the box through its init, whose pid namespace
+ * takes the rest.
  *
- * Who owns a group: cloche holds a shared flock on its directory, and its pid is in the name. A sweep takes only
- * empty groups whose lock is free and whose pid is gone: the lock speaks for owners in other pid namespaces, the
- * pid for the instant between making a group and locking it. A name left by a dead cloche of the same pid is
- * passed over.
+ * Who owns a group: cloche holds a shared flock on its directory, and its pid is in the name. A
+ * sweep takes only empty groups whose lock is free and whose pid is gone: the lock speaks for
+ * owners in other pid namespaces, the pid for the instant between making a group and locking it. A
+ * name left by a dead cloche of the same pid is passed over.
  *
- * What may go wrong: no v1 hierarchy, no right to make groups, a controller without swap accounting (then
- * swappiness 0, and the note says so), a group that is still busy for some milliseconds after its last process
- * (rmdir is tried again). */
+ * What may go wrong: no v1 hierarchy, no right to make groups, a controller without swap accounting
+ * (then swappiness 0, and the note says so), a group that is still busy for some milliseconds after
+ * its last process (rmdir is tried again). */
 #include "box/limits_rungs.h"
 
 #include <assert.h>
@@ -35,7 +36,8 @@
 
 #include "base/fd.h"
 
-/* What the slots of limits.dir mean here: the groups by controller, then the open memory.oom_control. */
+/* What the slots of limits.dir mean here: the groups by controller, then the open
+ * memory.oom_control. */
 enum { SLOT_OOM = CG1_N, SLOT_N };
 static_assert((int)SLOT_N <= (int)LIMIT_FDS_MAX && (int)CG1_N <= (int)LIMIT_JOIN_MAX, "slots fit");
 
@@ -51,13 +53,14 @@ static int open_parent(const struct cg1_place *p, enum cg1_controller c, struct 
 	/* A mount over the mount would be somebody else's directory. */
 	if (fstatfs(fd, &fs) < 0 || fs.f_type != CGROUP_SUPER_MAGIC) {
 		close(fd);
-		return err_set(e, ERR_MISSING, "%s: %.300s is hidden by another mount", cg1_name[c], p->path);
+		return err_set(e, ERR_MISSING, "%s: %.300s is hidden by another mount", cg1_name[c],
+			       p->path);
 	}
 	return fd;
 }
 
-/* Makes the group and takes its lock. A left-over of the same name (a reused pid) gives EEXIST: the caller takes
- * the next name. */
+/* Makes the group and takes its lock. A left-over of the same name (a reused pid) gives EEXIST: the
+ * caller takes the next name. */
 static int make_group(int parent, const char *name, int *ret)
 {
 	_cleanup_fd_ int fd = -1;
@@ -125,7 +128,8 @@ static int make_groups(struct limits *l, const struct cg1_place place[CG1_N], in
 		if (try_name(l, n, &failed) == 0)
 			break;
 		if ((errno != EEXIST && errno != EWOULDBLOCK && errno != ENOENT) || tries == 64)
-			return err_sys(e, "%s: making a group in %.300s", cg1_name[failed], place[failed].path);
+			return err_sys(e, "%s: making a group in %.300s", cg1_name[failed],
+				       place[failed].path);
 	}
 	for (int c = 0; c < n; c++) {
 		int b = shares(place, c);
@@ -170,22 +174,23 @@ static int set_memory(struct limits *l, uint64_t want, struct err *e)
 	if (want == BOX_LIMIT_NONE)
 		return 0;
 	if (set_value(l->dir[CG1_MEMORY], "memory.limit_in_bytes", want, &got) < 0)
-		return err_sys(e, "memory: setting a limit of %llu bytes", (unsigned long long)want);
+		return err_sys(e, "memory: setting a limit of %llu bytes",
+			       (unsigned long long)want);
 	if (got > want || want - got >= page)
 		return err_set(e, ERR_SYS, "memory: asked for %llu bytes, the kernel holds %llu",
-			       (unsigned long long)want,
-			       (unsigned long long)got);
+			       (unsigned long long)want, (unsigned long long)got);
 	if (set_value(l->dir[CG1_MEMORY], "memory.memsw.limit_in_bytes", want, &swap) == 0) {
 		if (swap != got)
 			return err_set(e, ERR_SYS, "memory: swap limit reads %llu instead of %llu",
-				       (unsigned long long)swap,
-				       (unsigned long long)got);
+				       (unsigned long long)swap, (unsigned long long)got);
 	} else {
-		/* No swap accounting: not to swap is the best left. Without swap on the machine nothing is lost. */
+		/* No swap accounting: not to swap is the best left. Without swap on the machine
+		 * nothing is lost. */
 		if (set_value(l->dir[CG1_MEMORY], "memory.swappiness", 0, &swap) < 0 || swap != 0)
 			return err_sys(e, "memory: neither a swap limit nor swappiness can be set");
-		snprintf(l->note, sizeof(l->note),
-			 "this kernel does not account swap: the memory limit holds for RAM, swapping is discouraged only");
+		snprintf(
+			l->note, sizeof(l->note),
+			"this kernel does not account swap: the memory limit holds for RAM, swapping is discouraged only");
 	}
 	*s = (struct limit_state){ want, got, limits_cgroup1.name, true };
 	return 0;
@@ -198,13 +203,15 @@ static int set_pids(struct limits *l, uint64_t want, struct err *e)
 	if (want == BOX_LIMIT_NONE)
 		return 0;
 	if (want > 4194304)
-		return err_set(e, ERR_USAGE, "pids: at most 4194304, not %llu", (unsigned long long)want);
+		return err_set(e, ERR_USAGE, "pids: at most 4194304, not %llu",
+			       (unsigned long long)want);
 	if (set_value(l->dir[CG1_PIDS], "pids.max", want + LIMIT_INIT_PIDS, &got) < 0)
 		return err_sys(e, "pids: setting a limit of %llu", (unsigned long long)want);
 	if (got != want + LIMIT_INIT_PIDS)
-		return err_set(e, ERR_SYS, "pids: asked for %llu, the kernel holds %llu", (unsigned long long)want,
-			       (unsigned long long)got - LIMIT_INIT_PIDS);
-	l->state[LIMIT_PIDS] = (struct limit_state){ want, got - LIMIT_INIT_PIDS, limits_cgroup1.name, true };
+		return err_set(e, ERR_SYS, "pids: asked for %llu, the kernel holds %llu",
+			       (unsigned long long)want, (unsigned long long)got - LIMIT_INIT_PIDS);
+	l->state[LIMIT_PIDS] =
+		(struct limit_state){ want, got - LIMIT_INIT_PIDS, limits_cgroup1.name, true };
 	return 0;
 }
 
@@ -220,11 +227,13 @@ static int set_cpus(struct limits *l, double cpus, struct err *e)
 		quota = CPU_QUOTA_MIN_US;
 	if (set_value(l->dir[CG1_CPU], "cpu.cfs_period_us", CPU_PERIOD_US, &period) < 0 ||
 	    set_value(l->dir[CG1_CPU], "cpu.cfs_quota_us", quota, &got) < 0)
-		return err_sys(e, "cpu: setting %llu us of every %d", (unsigned long long)quota, CPU_PERIOD_US);
+		return err_sys(e, "cpu: setting %llu us of every %d", (unsigned long long)quota,
+			       CPU_PERIOD_US);
 	if (period != CPU_PERIOD_US || got != quota)
-		return err_set(e, ERR_SYS, "cpu: asked for %llu us of %d, the kernel holds %llu of %llu",
-			       (unsigned long long)quota,
-			       CPU_PERIOD_US, (unsigned long long)got, (unsigned long long)period);
+		return err_set(e, ERR_SYS,
+			       "cpu: asked for %llu us of %d, the kernel holds %llu of %llu",
+			       (unsigned long long)quota, CPU_PERIOD_US, (unsigned long long)got,
+			       (unsigned long long)period);
 	s->effective = got * 1000 / period;
 	s->rung = limits_cgroup1.name;
 	s->enforced = true;
@@ -265,11 +274,13 @@ static int watch_oom(struct limits *l, struct err *e)
 	l->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (l->dir[SLOT_OOM] < 0 || l->event_fd < 0)
 		return err_sys(e, "memory: watching for out-of-memory kills");
-	/* A parent group with the killer off hands that down, and the box would hang at its limit. */
+	/* A parent group with the killer off hands that down, and the box would hang at its limit.
+	 */
 	if (write(l->dir[SLOT_OOM], "0", 1) != 1)
 		return err_sys(e, "memory: switching the out-of-memory killer on");
 	if (!read_oom(l, &l->oom_before))
-		return err_set(e, ERR_MISSING, "memory: this kernel does not count oom_kill (needs 4.13)");
+		return err_set(e, ERR_MISSING,
+			       "memory: this kernel does not count oom_kill (needs 4.13)");
 	snprintf(text, sizeof(text), "%d %d", l->event_fd, l->dir[SLOT_OOM]);
 	if (fd_write_file_at(l->dir[CG1_MEMORY], "cgroup.event_control", text) < 0)
 		return err_sys(e, "memory: registering for out-of-memory events");
@@ -302,7 +313,8 @@ static int cg1_open(struct limits *l, const struct box_limits *want, struct err 
 		if (l->join[c] < 0 || l->leave[c] < 0)
 			return err_sys(e, "%s: opening tasks", cg1_name[c]);
 	}
-	if (set_memory(l, want->memory, e) < 0 || set_pids(l, want->pids, e) < 0 || set_cpus(l, want->cpus, e) < 0)
+	if (set_memory(l, want->memory, e) < 0 || set_pids(l, want->pids, e) < 0 ||
+	    set_cpus(l, want->cpus, e) < 0)
 		return -1;
 	return watch_oom(l, e);
 }
@@ -353,8 +365,8 @@ static enum limit_hit cg1_check(struct limits *l)
 	if (l->event_fd < 0)
 		return LIMIT_HIT_NONE;
 	if (read(l->event_fd, &events, sizeof(events)) == (ssize_t)sizeof(events)) {
-		/* The event comes before the kill: now the group is still full, and the count may come a moment
-		 * later. */
+		/* The event comes before the kill: now the group is still full, and the count may
+		 * come a moment later. */
 		see_what_fills(l);
 		l->recheck_until_us = limits_now_us() + RECHECK_US;
 	}
@@ -364,8 +376,8 @@ static enum limit_hit cg1_check(struct limits *l)
 	if (!l->seen_by[0]) {
 		pid_t one;
 
-		/* In a group that lives on, tmpfs pages would have outlived the victim; its own memory went with
-		 * it. */
+		/* In a group that lives on, tmpfs pages would have outlived the victim; its own
+		 * memory went with it. */
 		see_what_fills(l);
 		if (!l->seen_by[0] && group_pids(l->dir[CG1_MEMORY], &one, 1) > 0)
 			memcpy(l->seen_by, "anonymous", sizeof("anonymous"));
@@ -387,12 +399,14 @@ static void cg1_usage(struct limits *l, struct limit_usage *ret)
 		ret->memory_peak = v;
 	if (fd_read_u64_at(l->dir[CG1_PIDS], "pids.peak", &v) == 0)
 		ret->pids_peak = v > LIMIT_INIT_PIDS ? v - LIMIT_INIT_PIDS : 0;
-	if (fd_read_file_at(l->dir[CG1_PIDS], "pids.events", text, sizeof(text)) > 0 && counter(text, "max", &v))
+	if (fd_read_file_at(l->dir[CG1_PIDS], "pids.events", text, sizeof(text)) > 0 &&
+	    counter(text, "max", &v))
 		ret->pids_max_events = v;
 }
 
-/* A guard: after the end of a box's init nobody is left. Only pids read from our own group are signalled, and
- * through a descriptor that was checked against the group again, so that a reused pid is never hit. */
+/* A guard: after the end of a box's init nobody is left. Only pids read from our own group are
+ * signalled, and through a descriptor that was checked against the group again, so that a reused
+ * pid is never hit. */
 static void kill_left(int dir)
 {
 	pid_t before[64], after[64];
@@ -414,9 +428,10 @@ static void kill_left(int dir)
 
 static void remove_group(int parent, int dir, const char *name)
 {
-	/* 1, 2, 4 ... 64 ms: the last task of a pid namespace may be counted a little longer than its parent could
-	 * wait for it. */
-	for (long ms = 1; unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno == EBUSY && ms <= 64; ms *= 2) {
+	/* 1, 2, 4 ... 64 ms: the last task of a pid namespace may be counted a little longer than
+	 * its parent could wait for it. */
+	for (long ms = 1; unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno == EBUSY && ms <= 64;
+	     ms *= 2) {
 		struct timespec t = { .tv_nsec = ms * 1000000 };
 
 		kill_left(dir);
@@ -444,7 +459,8 @@ static bool abandoned(int parent, const char *name, pid_t pid)
 	_cleanup_fd_ int fd = -1;
 	struct stat st;
 
-	/* A living owner has the lock, but for the instant between making the group and locking it. */
+	/* A living owner has the lock, but for the instant between making the group and locking it.
+	 */
 	if (kill(pid, 0) == 0 || errno != ESRCH)
 		return false;
 	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -463,7 +479,8 @@ static unsigned sweep_in(int parent, unsigned max)
 
 	while (dir >= 0 && gone < max && (n = limits_getdents(dir, buf, sizeof(buf))) > 0) {
 		for (ssize_t at = 0; at < n && gone < max;) {
-			const struct limits_dirent *d = (const struct limits_dirent *)(const void *)(buf + at);
+			const struct limits_dirent *d =
+				(const struct limits_dirent *)(const void *)(buf + at);
 			pid_t pid;
 
 			at += d->reclen;
@@ -474,8 +491,8 @@ static unsigned sweep_in(int parent, unsigned max)
 	return gone;
 }
 
-/* Beside groups that are open: where they stand is known, and a directory that has no other group than ours (one link each, and two of its own)
- * needs no look. */
+/* Beside groups that are open: where they stand is known, and a directory that has no other group
+ * than ours (one link each, and two of its own) needs no look. */
 static unsigned cg1_sweep_beside(const struct limits *l, unsigned max)
 {
 	unsigned gone = 0;
@@ -507,7 +524,9 @@ unsigned cg1_sweep(unsigned max)
 	if (cg1_find(place, &e) < 0)
 		return 0;
 	for (int c = 0; c < CG1_N; c++) {
-		_cleanup_fd_ int parent = place[c].mounted ? open(place[c].path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+		_cleanup_fd_ int parent =
+			place[c].mounted ? open(place[c].path, O_PATH | O_DIRECTORY | O_CLOEXEC)
+					 : -1;
 
 		if (parent >= 0)
 			gone += sweep_in(parent, max - gone);
@@ -541,7 +560,7 @@ bool cg1_probe(char *why, size_t cap)
 		}
 	}
 	cg1_close(&l);
-	snprintf(why, cap, "memory and pids%s, below %s", n == CG1_N ? " and cpu" : "; no group for cpu",
-		 place[CG1_MEMORY].path);
+	snprintf(why, cap, "memory and pids%s, below %s",
+		 n == CG1_N ? " and cpu" : "; no group for cpu", place[CG1_MEMORY].path);
 	return true;
 }

@@ -1,11 +1,13 @@
-/* cgroup v1: where the caller's own groups are, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
+/* cgroup v1: where the caller's own groups are, from the texts of /proc/self/cgroup and
+ * /proc/self/mountinfo.
  *
- * /proc/self/cgroup names a group per controller, relative to the root of the caller's cgroup namespace; a line of
- * /proc/self/mountinfo shows a part of a hierarchy (field 4, relative to the same root) at a place (field 5). Both
- * together give a directory. What may go wrong: a group outside the namespace ("/../.."), a mount that shows
- * another branch (a container's own group bound over /sys/fs/cgroup), names with escaped spaces. Such a controller
- * stays without a path, and the rung is not used. The texts are the kernel's, yet names in them are anybody's:
- * every length is checked. */
+ * /proc/self/cgroup names a group per controller, relative to the root of the caller's cgroup
+ * namespace; a line of /proc/self/mountinfo shows a part of a hierarchy (field 4, relative to the
+ * same root) at a place (field 5). Both together give a directory. What may go wrong: a group
+ * outside the namespace ("/../.."), a mount that shows another branch (a container's own group
+ * bound over /sys/fs/cgroup), names with escaped spaces. Such a controller stays without a path,
+ * and the rung is not used. The texts are the kernel's, yet names in them are anybody's: every
+ * length is checked. */
 #include "box/limits_rungs.h"
 
 #include <assert.h>
@@ -50,7 +52,8 @@ void cg1_parse_groups(const char *text, size_t n, struct cg1_place place[CG1_N])
 			size_t path = line - (size_t)(two + 1 - text);
 
 			if (place[c].found || path == 0 || two[1] != '/' || path >= CG1_PATH_MAX ||
-			    memchr(two + 1, '\0', path) || !list_has(one + 1, (size_t)(two - one - 1), cg1_name[c]))
+			    memchr(two + 1, '\0', path) ||
+			    !list_has(one + 1, (size_t)(two - one - 1), cg1_name[c]))
 				continue;
 			memcpy(place[c].group, two + 1, path);
 			place[c].group[path] = '\0';
@@ -142,16 +145,17 @@ void cg1_parse_mount(const char *line, size_t n, struct cg1_place place[CG1_N])
 	char root_text[CG1_PATH_MAX], point_text[CG1_PATH_MAX], path[CG1_PATH_MAX];
 	unsigned mount = 0;
 
-	if (!field(&line, &n, &id, &id_n) || !field(&line, &n, &f, &f_n) || !field(&line, &n, &f, &f_n) ||
-	    !field(&line, &n, &root, &root_n) || !field(&line, &n, &point, &point_n) || !field(&line, &n, &f, &f_n))
+	if (!field(&line, &n, &id, &id_n) || !field(&line, &n, &f, &f_n) ||
+	    !field(&line, &n, &f, &f_n) || !field(&line, &n, &root, &root_n) ||
+	    !field(&line, &n, &point, &point_n) || !field(&line, &n, &f, &f_n))
 		return;
 	do {
 		/* optional fields, ended by a lone dash */
 		if (!field(&line, &n, &f, &f_n))
 			return;
 	} while (f_n != 1 || f[0] != '-');
-	if (!field(&line, &n, &type, &type_n) || !field(&line, &n, &source, &source_n) || !field(&line, &n,
-		&opts, &opts_n))
+	if (!field(&line, &n, &type, &type_n) || !field(&line, &n, &source, &source_n) ||
+	    !field(&line, &n, &opts, &opts_n))
 		return;
 	if (type_n != 6 || memcmp(type, "cgroup", 6) != 0)
 		return;
@@ -179,8 +183,9 @@ static bool all_mounted(const struct cg1_place place[CG1_N])
 	return true;
 }
 
-/* Feeds mountinfo line by line through a buffer, no further than needed: the file of a busy host has hundreds of
- * kilobytes. Static, as in cg1_find: on the stack all of it would be cleared, and stay in memory as long as the box. */
+/* Feeds mountinfo line by line through a buffer, no further than needed: the file of a busy host
+ * has hundreds of kilobytes. Static, as in cg1_find: on the stack all of it would be cleared, and
+ * stay in memory as long as the box. */
 static int read_mounts(struct cg1_place place[CG1_N])
 {
 	_cleanup_fd_ int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -230,9 +235,9 @@ int cg1_find(struct cg1_place place[CG1_N], struct err *e)
 		return err_sys(e, "reading /proc/self/mountinfo");
 	for (int c = 0; c <= CG1_PIDS; c++)
 		if (!place[c].mounted)
-			return err_set(e, ERR_MISSING, "the caller's %s group %.200s is not mounted here",
-				       cg1_name[c],
-				       place[c].group);
+			return err_set(e, ERR_MISSING,
+				       "the caller's %s group %.200s is not mounted here",
+				       cg1_name[c], place[c].group);
 	return 0;
 }
 

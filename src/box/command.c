@@ -1,5 +1,6 @@
-/* The child runs on a stack of its own inside init's memory; init sleeps until it executes or exits (CLONE_VFORK), so the two never run at
- * once and the child may report by writing into init's variables. It must not touch anything else of init's. */
+/* The child runs on a stack of its own inside init's memory; init sleeps until it executes or exits
+ * (CLONE_VFORK), so the two never run at once and the child may report by writing into init's
+ * variables. It must not touch anything else of init's. */
 #include "box/command.h"
 
 #include <errno.h>
@@ -33,7 +34,8 @@ static const char *env_path(char *const *env)
 	return "/usr/local/bin:/usr/bin:/bin";
 }
 
-/* execvpe(3) without its heap, its shell fallback and its view of the caller's PATH: always the box's own. */
+/* execvpe(3) without its heap, its shell fallback and its view of the caller's PATH: always the
+ * box's own. */
 static void command_exec(const struct box_spec *spec, struct err *e)
 {
 	const char *file = spec->argv[0], *path = env_path(spec->env);
@@ -113,11 +115,13 @@ static int command_child(void *arg)
 	_exit(127);
 }
 
-int command_spawn(const struct box_spec *spec, const int stdio[3], bool tty, pid_t *ret, struct err *e)
+int command_spawn(const struct box_spec *spec, const int stdio[3], bool tty, pid_t *ret,
+		  struct err *e)
 {
 	static char stack[32768] __attribute__((aligned(16)));
 	struct command c = { .spec = spec, .stdio = stdio, .tty = tty, .e = e };
-	pid_t pid = clone(command_child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
+	pid_t pid =
+		clone(command_child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
 
 	if (pid < 0) {
 		err_sys(e, "start the command");

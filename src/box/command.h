@@ -1,4 +1,5 @@
-/* Spawning the box's command: a child of init that shares its memory until it executes (as vfork does), so that no page is copied. */
+/* Spawning the box's command: a child of init that shares its memory until it executes (as vfork
+ * does), so that no page is copied. */
 #pragma once
 
 #include <sys/types.h>
@@ -6,6 +7,8 @@
 #include "base/err.h"
 #include "box/spec.h"
 
-/* `stdio` as in init_args, or the terminal's slave three times with `tty`. 0 with the pid, or -1: nothing runs, *e says what failed; kind ERR_EXEC
- * with num ENOENT or another errno when the command itself is the reason. */
-int command_spawn(const struct box_spec *spec, const int stdio[3], bool tty, pid_t *ret, struct err *e);
+/* `stdio` as in init_args, or the terminal's slave three times with `tty`. 0 with the pid, or -1:
+ * nothing runs, *e says what failed; kind ERR_EXEC with num ENOENT or another errno when the
+ * command itself is the reason. */
+int command_spawn(const struct box_spec *spec, const int stdio[3], bool tty, pid_t *ret,
+		  struct err *e);

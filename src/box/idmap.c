@@ -1,5 +1,6 @@
-/* An id-mapped mount takes its map from a user namespace. One is made for each pair of owner and box, by a child that only waits until its maps are
- * written and its namespace is open here. mount_setattr(2), section "ID-mapped mounts". */
+/* An id-mapped mount takes its map from a user namespace. One is made for each pair of owner and
+ * box, by a child that only waits until its maps are written and its namespace is open here.
+ * mount_setattr(2), section "ID-mapped mounts". */
 #include "box/idmap.h"
 
 #include <errno.h>
@@ -20,10 +21,13 @@ static int map_write(pid_t pid, const char *file, unsigned from, unsigned to, st
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
 	snprintf(text, sizeof(text), "%u %u 1", from, to);
-	return fd_write_file_at(AT_FDCWD, path, text) < 0 ? err_sys(e, "write %s of the workspace's id map", file) : 0;
+	return fd_write_file_at(AT_FDCWD, path, text) < 0
+		       ? err_sys(e, "write %s of the workspace's id map", file)
+		       : 0;
 }
 
-static int userns_fill(pid_t pid, const struct box_mount *m, const struct box_spec *s, int *ret, struct err *e)
+static int userns_fill(pid_t pid, const struct box_mount *m, const struct box_spec *s, int *ret,
+		       struct err *e)
 {
 	char path[64];
 	int fd;
@@ -67,20 +71,26 @@ static int userns_make(const struct box_mount *m, const struct box_spec *s, int 
 
 static int source_map(struct plan_source *src, const struct box_spec *s, int userns, struct err *e)
 {
-	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns };
+	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_IDMAP,
+				       .userns_fd = (uint64_t)userns };
 	_cleanup_fd_ int at = mount_open_checked(src->check), tree = -1;
 
 	if (at < 0)
-		return err_sys(e, "%s: it changed after it was checked, or can't be opened", src->path);
-	/* Not recursive: what is mounted below may be of a kind that can't be mapped, and a box sees one file system of a workspace. */
+		return err_sys(e, "%s: it changed after it was checked, or can't be opened",
+			       src->path);
+	/* Not recursive: what is mounted below may be of a kind that can't be mapped, and a box
+	 * sees one file system of a workspace. */
 	tree = sys_open_tree(at, "", AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE | O_CLOEXEC);
 	if (tree < 0)
 		return err_sys(e, "%s: clone its mount", src->path);
 	if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0) {
 		if (errno != EINVAL && errno != EPERM && errno != ENOSYS && errno != EOPNOTSUPP)
 			return err_sys(e, "%s: map its owner to the box's user", src->path);
-		return err_set(e, ERR_MISSING, "%s: its file system can't map ids, and root's files are not shown to a box "
-			       "otherwise: run cloche as the directory's owner, or copy it to ext4, xfs, btrfs or tmpfs", src->path);
+		return err_set(
+			e, ERR_MISSING,
+			"%s: its file system can't map ids, and root's files are not shown to a box "
+			"otherwise: run cloche as the directory's owner, or copy it to ext4, xfs, btrfs or tmpfs",
+			src->path);
 	}
 	src->fd = fd_steal(&tree);
 	src->tree = true; /* for ops.c: a detached mount, whatever it is used for */

@@ -49,8 +49,9 @@ static void mark(struct init *in, enum box_mark m)
 	in->msg.marks[m] = box_now();
 }
 
-/* A clone holds all that cloche holds: the other ends of the pipes, whatever the caller leaked. All of it goes, but what is named here and the
- * caller's 0-2, which go once the command runs (until then they keep our own numbers above 2). */
+/* A clone holds all that cloche holds: the other ends of the pipes, whatever the caller leaked. All
+ * of it goes, but what is named here and the caller's 0-2, which go once the command runs (until
+ * then they keep our own numbers above 2). */
 static void init_close_foreign(const struct init_args *a)
 {
 	unsigned keep[4 + PLAN_SOURCES_MAX], n = 0, from = 3;
@@ -76,11 +77,12 @@ static void init_close_foreign(const struct init_args *a)
 	sys_close_range(from, ~0U);
 }
 
-/* Dispositions that the caller had set to ignore outlast clone and exec (signal(7)): a command must not inherit them, and init would see no child
- * end with SIGCHLD ignored. */
+/* Dispositions that the caller had set to ignore outlast clone and exec (signal(7)): a command must
+ * not inherit them, and init would see no child end with SIGCHLD ignored. */
 static void init_signals(void)
 {
-	static const unsigned long dfl[4]; /* the kernel's own struct: the C library's call refuses the signals that it keeps for itself */
+	static const unsigned long dfl[4]; /* the kernel's own struct: the C library's call refuses
+					      the signals that it keeps for itself */
 
 	for (int i = 1; i < NSIG; i++)
 		syscall(SYS_rt_sigaction, i, dfl, NULL, 8);
@@ -90,31 +92,37 @@ static int map_write(int self, const char *file, uint64_t inside, uint64_t outsi
 {
 	char text[64];
 
-	snprintf(text, sizeof(text), "%llu %llu 1", (unsigned long long)inside, (unsigned long long)outside);
-	return fd_write_file_at(self, file, text) < 0 ? err_sys(e, "write /proc/self/%s (%s)", file, text) : 0;
+	snprintf(text, sizeof(text), "%llu %llu 1", (unsigned long long)inside,
+		 (unsigned long long)outside);
+	return fd_write_file_at(self, file, text) < 0
+		       ? err_sys(e, "write /proc/self/%s (%s)", file, text)
+		       : 0;
 }
 
-/* One id inside stands for one id outside: whatever the box's user is called, it is the caller, or an unprivileged id when the caller is
- * root. Then nothing of the caller's ids is left: not the real ones, not the saved ones. */
+/* One id inside stands for one id outside: whatever the box's user is called, it is the caller, or
+ * an unprivileged id when the caller is root. Then nothing of the caller's ids is left: not the
+ * real ones, not the saved ones. */
 static int init_ids(const struct init_args *a, struct err *e)
 {
 	const struct box_spec *s = a->spec;
 	_cleanup_fd_ int self = -1;
 
-	if (a->root_caller && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) /* else /proc/self/uid_map is root's */
+	if (a->root_caller &&
+	    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) /* else /proc/self/uid_map is root's */
 		return err_sys(e, "open the own id maps");
 	self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (self < 0 || fd_write_file_at(self, "setgroups", "deny") < 0)
 		return err_sys(e, "write /proc/self/setgroups");
-	if (map_write(self, "uid_map", s->uid, s->outer_uid, e) < 0 || map_write(self, "gid_map", s->gid, s->outer_gid, e) < 0)
+	if (map_write(self, "uid_map", s->uid, s->outer_uid, e) < 0 ||
+	    map_write(self, "gid_map", s->gid, s->outer_gid, e) < 0)
 		return -1;
 	if (setresgid(s->gid, s->gid, s->gid) < 0 || setresuid(s->uid, s->uid, s->uid) < 0)
 		return err_sys(e, "become uid %u of the box", s->uid);
 	return 0;
 }
 
-/* Binds init's life to cloche's. The death signal is set after the ids (changing them clears it), and the socket is looked at after that: between
- * them no death of cloche goes unseen. */
+/* Binds init's life to cloche's. The death signal is set after the ids (changing them clears it),
+ * and the socket is looked at after that: between them no death of cloche goes unseen. */
 static int init_life(const struct init_args *a, struct err *e)
 {
 	struct pollfd p = { .fd = a->order, .events = 0 };
@@ -127,9 +135,10 @@ static int init_life(const struct init_args *a, struct err *e)
 	return 0;
 }
 
-/* Puts itself into the groups that came with GO (limits.h says why init does so itself), and only then takes its own group for the root of what
- * it sees of them. */
-static int init_limits(struct init *in, const struct init_order *o, int *fds, size_t n, struct err *e)
+/* Puts itself into the groups that came with GO (limits.h says why init does so itself), and only
+ * then takes its own group for the root of what it sees of them. */
+static int init_limits(struct init *in, const struct init_order *o, int *fds, size_t n,
+		       struct err *e)
 {
 	struct init_args *a = in->a;
 
@@ -152,7 +161,8 @@ static int init_wait(struct init *in, struct err *e)
 	int fds[FD_PASS_MAX];
 	size_t n = 0;
 
-	if (fd_recv(in->a->order, &o, sizeof(o), fds, FD_PASS_MAX, &n) != sizeof(o) || o.kind != ORDER_GO)
+	if (fd_recv(in->a->order, &o, sizeof(o), fds, FD_PASS_MAX, &n) != sizeof(o) ||
+	    o.kind != ORDER_GO)
 		_exit(1); /* the owner is gone, or has given up and says so itself */
 	return init_limits(in, &o, fds, n, e);
 }
@@ -178,11 +188,13 @@ static int init_locks(struct init *in, struct err *e)
 
 	if (locks_caps(a->spec->cap_keep, e) < 0 || locks_landlock(&in->msg.landlock_abi, e) < 0)
 		return -1;
-	return locks_seccomp(a->code[a->kernel_limits], a->code_len[a->kernel_limits], &in->listener, e);
+	return locks_seccomp(a->code[a->kernel_limits], a->code_len[a->kernel_limits],
+			     &in->listener, e);
 }
 
-/* Tells cloche that init runs. A clone begins on its parent's cpu and waits there as long as the parent goes on; a parent that sleeps until now is woken
- * on another one, and the two work side by side. */
+/* Tells cloche that init runs. A clone begins on its parent's cpu and waits there as long as the
+ * parent goes on; a parent that sleeps until now is woken on another one, and the two work side by
+ * side. */
 static void init_alive(struct init *in)
 {
 	in->msg.kind = INIT_ALIVE;
@@ -243,7 +255,8 @@ static int init_start(struct init *in, struct err *e)
 		err_sys(e, "watch for children");
 		return err_at(e, STAGE_COMMAND);
 	}
-	if (command_spawn(a->spec, in->tty_slave >= 0 ? tty : a->stdio, in->tty_slave >= 0, &in->command, e) < 0)
+	if (command_spawn(a->spec, in->tty_slave >= 0 ? tty : a->stdio, in->tty_slave >= 0,
+			  &in->command, e) < 0)
 		return -1;
 	mark(in, MARK_STARTED);
 	in->msg.kind = INIT_STARTED;
@@ -293,7 +306,8 @@ static void init_obey(struct init *in)
 
 static void init_loop(struct init *in)
 {
-	struct pollfd p[2] = { { .fd = in->a->order, .events = POLLIN }, { .fd = in->signals, .events = POLLIN } };
+	struct pollfd p[2] = { { .fd = in->a->order, .events = POLLIN },
+			       { .fd = in->signals, .events = POLLIN } };
 
 	for (;;) {
 		if (poll(p, 2, -1) < 0)
@@ -309,7 +323,8 @@ static void init_report_end(struct init *in)
 {
 	struct rusage ru;
 
-	/* No waiting for what the command left behind: it is killed here, stopped or not, whatever session it moved to. */
+	/* No waiting for what the command left behind: it is killed here, stopped or not, whatever
+	 * session it moved to. */
 	kill(-1, SIGKILL);
 	init_reap(in, 0);
 	in->msg.left = limits_leave(in->leave, in->n_leave) == 0;
@@ -324,8 +339,9 @@ static void init_report_end(struct init *in)
 	fd_send(in->a->order, &in->msg, sizeof(in->msg), NULL, 0);
 }
 
-/* To take the namespaces down keeps a core busy for as long as it took to build them. That waits until cloche is done with the outcome: its hang-up,
- * or its death, which the death signal tells. */
+/* To take the namespaces down keeps a core busy for as long as it took to build them. That waits
+ * until cloche is done with the outcome: its hang-up, or its death, which the death signal tells.
+ */
 static void init_linger(struct init *in)
 {
 	struct pollfd p = { .fd = in->a->order, .events = 0 };
@@ -339,7 +355,11 @@ _Noreturn void init_main(struct init_args *a)
 {
 	static struct init in;
 
-	in = (struct init){ .a = a, .signals = -1, .listener = -1, .tty_master = -1, .tty_slave = -1 };
+	in = (struct init){ .a = a,
+			    .signals = -1,
+			    .listener = -1,
+			    .tty_master = -1,
+			    .tty_slave = -1 };
 	mark(&in, MARK_CHILD);
 	init_close_foreign(a);
 	init_signals();

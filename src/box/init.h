@@ -1,8 +1,10 @@
-/* Init: the first process of a box. A fork of cloche that never executes anything itself: it builds the file system, locks itself in, spawns
- * the command, reaps, takes orders over one socket, reports, and exits; its end is the end of everything in the box.
+/* Init: the first process of a box. A fork of cloche that never executes anything itself: it builds
+ * the file system, locks itself in, spawns the command, reaps, takes orders over one socket,
+ * reports, and exits; its end is the end of everything in the box.
  *
- * The socket (SOCK_SEQPACKET) is orders, reports and life pipe in one: the other end is held by cloche alone, and its hang-up ends the box.
- * Messages are fixed structs; both ends are the same program. No heap, no signal handlers, not dumpable. */
+ * The socket (SOCK_SEQPACKET) is orders, reports and life pipe in one: the other end is held by
+ * cloche alone, and its hang-up ends the box. Messages are fixed structs; both ends are the same
+ * program. No heap, no signal handlers, not dumpable. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,10 +17,22 @@
 #include "box/seccomp.h"
 #include "box/spec.h"
 
-/* Where the time of a start goes: clock readings (CLOCK_MONOTONIC, ns). The first rows are the parent's. */
+/* Where the time of a start goes: clock readings (CLOCK_MONOTONIC, ns). The first rows are the
+ * parent's. */
 enum box_mark {
-	MARK_BEGIN, MARK_PLANNED, MARK_CLONED, MARK_CHILD, MARK_IDS, MARK_SOURCES, MARK_ROOT, MARK_JOINED,
-	MARK_LOCKED, MARK_STARTED, MARK_ENDED, MARK_REAPED, MARK_N
+	MARK_BEGIN,
+	MARK_PLANNED,
+	MARK_CLONED,
+	MARK_CHILD,
+	MARK_IDS,
+	MARK_SOURCES,
+	MARK_ROOT,
+	MARK_JOINED,
+	MARK_LOCKED,
+	MARK_STARTED,
+	MARK_ENDED,
+	MARK_REAPED,
+	MARK_N
 };
 uint64_t box_now(void); /* CLOCK_MONOTONIC in ns */
 
@@ -31,12 +45,13 @@ enum init_msg_kind {
 
 struct init_msg {
 	enum init_msg_kind kind;
-	struct err err;       /* FAILED */
-	int status;           /* ENDED: as wait(2) gives it */
-	int landlock_abi;     /* STARTED */
-	unsigned binds;       /* STARTED: read-only directories shown by bind */
-	bool left;            /* ENDED: init stands in no group any more, which may be removed */
-	uint64_t user_us, sys_us, maxrss_bytes, in_bytes, out_bytes; /* ENDED: of all that was reaped */
+	struct err err;	  /* FAILED */
+	int status;	  /* ENDED: as wait(2) gives it */
+	int landlock_abi; /* STARTED */
+	unsigned binds;	  /* STARTED: read-only directories shown by bind */
+	bool left;	  /* ENDED: init stands in no group any more, which may be removed */
+	uint64_t user_us, sys_us, maxrss_bytes, in_bytes,
+		out_bytes; /* ENDED: of all that was reaped */
 	uint64_t marks[MARK_N];
 };
 
@@ -46,9 +61,10 @@ enum init_order_kind {
 };
 struct init_order {
 	enum init_order_kind kind;
-	int sig; /* SIGNAL: to the command's process group */
+	int sig;	    /* SIGNAL: to the command's process group */
 	bool kernel_limits; /* GO: memory and pids are held by a cgroup */
-	size_t enter;       /* GO: how many of its descriptors are for limits_enter; the rest for limits_leave */
+	size_t enter;	    /* GO: how many of its descriptors are for limits_enter; the rest for
+			       limits_leave */
 };
 
 struct init_args {
@@ -56,12 +72,13 @@ struct init_args {
 	struct plan *plan;
 	const struct sock_filter *code[2]; /* without and with kernel limits */
 	uint16_t code_len[2];
-	int order;        /* init's end of the socket */
-	int stdio[3];     /* ends for the command; [0] is -1 for an empty stdin; all -1 with a terminal */
-	bool root_caller; /* real and saved ids are root's until init sets its own */
+	int order;    /* init's end of the socket */
+	int stdio[3]; /* ends for the command; [0] is -1 for an empty stdin; all -1 with a terminal
+		       */
+	bool root_caller;   /* real and saved ids are root's until init sets its own */
 	bool kernel_limits; /* as GO said */
 	struct winsize winsize;
-	char *title;      /* cloche's own argv area, overwritten once the command runs; may be NULL */
+	char *title; /* cloche's own argv area, overwritten once the command runs; may be NULL */
 	size_t title_len;
 };
 

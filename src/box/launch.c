@@ -2,13 +2,14 @@
  *
  *   parent                                   child (init.c)
  *   plan, pipes, socket
- *   clone3 (all namespaces but one) -------> helper for the network namespace (netns.h); ids, file system
- *   cgroup made, set, read back, GO ------> enters both; cgroup namespace, locks, command
+ *   clone3 (all namespaces but one) -------> helper for the network namespace (netns.h); ids, file
+ * system cgroup made, set, read back, GO ------> enters both; cgroup namespace, locks, command
  *   watch <--------------------------------- STARTED (listener), ENDED
  *   judge
  *
- * A root caller lends its effective ids to the clone only: the new user namespace then belongs to the unprivileged id, which may write its own
- * single-id map just as an ordinary caller may. So there is one way in for both. */
+ * A root caller lends its effective ids to the clone only: the new user namespace then belongs to
+ * the unprivileged id, which may write its own single-id map just as an ordinary caller may. So
+ * there is one way in for both. */
 #include "box/launch.h"
 
 #include <errno.h>
@@ -32,21 +33,26 @@
 
 #define ALIVE_MS 1000
 
-static const uint64_t ns_flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+static const uint64_t ns_flags =
+	CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
 
-/* Filters for both kinds of limits; which one holds is known only when the cgroup is made, and goes with GO. */
+/* Filters for both kinds of limits; which one holds is known only when the cgroup is made, and goes
+ * with GO. */
 static void choose_filter(struct live *b, int kernel, struct err *e)
 {
 	static struct sc_program built[2];
 	struct sc_request *rq = &b->request[kernel];
 	const struct box_spec *s = b->spec;
 
-	*rq = (struct sc_request){ .untrusted = s->profile == BOX_PROFILE_UNTRUSTED, .hide_memfd = !kernel, .rules = s->rules,
+	*rq = (struct sc_request){ .untrusted = s->profile == BOX_PROFILE_UNTRUSTED,
+				   .hide_memfd = !kernel,
+				   .rules = s->rules,
 				   .n_rules = s->n_rules };
 	b->args.code[kernel] = sc_prebuilt(sc_native(), rq, &b->args.code_len[kernel]);
 	if (b->args.code[kernel])
 		return;
-	if (sc_build(sc_native(), rq, &built[kernel], e) < 0) { /* told by go() when this is the one that is needed */
+	if (sc_build(sc_native(), rq, &built[kernel], e) <
+	    0) { /* told by go() when this is the one that is needed */
 		err_at(e, STAGE_LOCKS);
 		return;
 	}
@@ -97,8 +103,9 @@ static void own_streams(struct live *b)
 	b->relays[0].keep_from = !own;
 }
 
-/* The child takes the skeleton over as its working directory: it lies where the child's own ids may not even look (a root caller's home), and
- * a copy of the mount it lies on is in the child's namespace, as an overlay wants it. */
+/* The child takes the skeleton over as its working directory: it lies where the child's own ids may
+ * not even look (a root caller's home), and a copy of the mount it lies on is in the child's
+ * namespace, as an overlay wants it. */
 static void stand_in_skeleton(struct live *b)
 {
 	const struct box_spec *s = b->spec;
@@ -133,19 +140,22 @@ static int clone_init(struct live *b, struct err *e)
 {
 	const struct box_spec *s = b->spec;
 	int pidfd = -1;
-	struct sys_clone_args args = { .flags = ns_flags | CLONE_PIDFD | SYS_CLONE_CLEAR_SIGHAND, .pidfd = (uint64_t)(uintptr_t)&pidfd,
+	struct sys_clone_args args = { .flags = ns_flags | CLONE_PIDFD | SYS_CLONE_CLEAR_SIGHAND,
+				       .pidfd = (uint64_t)(uintptr_t)&pidfd,
 				       .exit_signal = SIGCHLD };
 	bool lend = b->args.root_caller;
 	int num = 0, death = 0;
 
-	prctl(PR_GET_PDEATHSIG, &death); /* changing ids clears what cloche's own parent may have asked for */
+	prctl(PR_GET_PDEATHSIG,
+	      &death); /* changing ids clears what cloche's own parent may have asked for */
 	if (lend && (setgroups(0, NULL) < 0 || lend_ids(s->outer_uid, s->outer_gid) < 0))
 		return err_sys(e, "lend uid %u to the box", s->outer_uid);
 	b->pid = sys_clone3(&args);
 	if (b->pid == 0)
 		init_main(&b->args);
 	num = errno;
-	if (lend && (syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0)) {
+	if (lend &&
+	    (syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0)) {
 		if (b->pid > 0)
 			kill(b->pid, SIGKILL);
 		return err_sys(e, "take root's ids back");
@@ -169,18 +179,22 @@ static int init_gone(struct live *b, const struct init_msg *m, struct err *e)
 	return err_at(e, STAGE_NAMESPACE);
 }
 
-/* While init builds: limits, then GO with the groups to enter. A box that died meanwhile says why itself. */
+/* While init builds: limits, then GO with the groups to enter. A box that died meanwhile says why
+ * itself. */
 static int go(struct live *b, struct err *e)
 {
 	struct init_order o = { .kind = ORDER_GO };
 	struct init_msg m = { .kind = INIT_ALIVE };
-	struct pollfd p[2] = { { .fd = b->order, .events = POLLIN }, { .fd = b->signals, .events = POLLIN } };
+	struct pollfd p[2] = { { .fd = b->order, .events = POLLIN },
+			       { .fd = b->signals, .events = POLLIN } };
 	int fds[2 * LIMIT_JOIN_MAX];
 	size_t n;
 
-	/* An init that is held up (stopped, or without a cpu), and a caller who has had enough, are the loop's business: it reads the word too. */
+	/* An init that is held up (stopped, or without a cpu), and a caller who has had enough, are
+	 * the loop's business: it reads the word too. */
 	(void)poll(p, 2, ALIVE_MS);
-	if (p[0].revents && (fd_recv(b->order, &m, sizeof(m), NULL, 0, NULL) != sizeof(m) || m.kind != INIT_ALIVE))
+	if (p[0].revents &&
+	    (fd_recv(b->order, &m, sizeof(m), NULL, 0, NULL) != sizeof(m) || m.kind != INIT_ALIVE))
 		return init_gone(b, &m, e);
 	if (limits_open(&b->limits, &b->spec->limits, e) < 0)
 		return err_at(e, STAGE_LIMITS);
@@ -244,16 +258,18 @@ static void finish(struct live *b)
 	fd_close(&b->signals);
 	if (b->limits_open)
 		limits_close(&b->limits);
-	/* The hang-up lets init take the namespaces down, on the core that this process needs to end. */
+	/* The hang-up lets init take the namespaces down, on the core that this process needs to
+	 * end. */
 	fd_close(&b->order);
 	fd_close(&b->skeleton);
-	/* The listener's thread may still signal through pidfd; it is closed by the exit of a one-shot program, and by the loop of a long-lived one
-	 * once the thread is gone. */
+	/* The listener's thread may still signal through pidfd; it is closed by the exit of a
+	 * one-shot program, and by the loop of a long-lived one once the thread is gone. */
 	if (!b->notify.running)
 		fd_close(&b->pidfd);
 }
 
-int box_run(const struct box_spec *spec, const struct box_io *io, struct box_outcome *ret, struct err *e)
+int box_run(const struct box_spec *spec, const struct box_io *io, struct box_outcome *ret,
+	    struct err *e)
 {
 	static struct live b;
 	struct err why = { 0 };

@@ -1,4 +1,5 @@
-/* One box, from spec to outcome: builds the plan, clones init, sets the limits while init builds, watches, judges.
+/* One box, from spec to outcome: builds the plan, clones init, sets the limits while init builds,
+ * watches, judges.
  *
  * Single-threaded but for the listener (notify.h). Blocks until the box is gone. */
 #pragma once
@@ -12,12 +13,13 @@
 #include "box/spec.h"
 
 struct box_io {
-	int in, out, err;   /* the caller's, borrowed; in is -1 unless spec->interactive */
-	bool capture;       /* keep stdout and stderr in the outcome instead of writing them */
-	char *title;        /* see init_args */
+	int in, out, err; /* the caller's, borrowed; in is -1 unless spec->interactive */
+	bool capture;	  /* keep stdout and stderr in the outcome instead of writing them */
+	char *title;	  /* see init_args */
 	size_t title_len;
 };
 
-/* 0 whenever there is an outcome, also for a box that never ran (its fault says why); -1 with *e only when cloche itself could not go
- * on. The outcome is the caller's: outcome_free. */
-int box_run(const struct box_spec *spec, const struct box_io *io, struct box_outcome *ret, struct err *e);
+/* 0 whenever there is an outcome, also for a box that never ran (its fault says why); -1 with *e
+ * only when cloche itself could not go on. The outcome is the caller's: outcome_free. */
+int box_run(const struct box_spec *spec, const struct box_io *io, struct box_outcome *ret,
+	    struct err *e);

@@ -1,9 +1,9 @@
 /* The ladder: chooses a rung, fills the rows that do not depend on it, and passes the calls on.
  *
- * A new rung is a row in `ladder` with its functions in a file of its own. The rungs whose row is NULL are known
- * by name only: this version does not use them, and says so wherever rungs are listed. What may go wrong: no rung
- * but the best-effort one works; then the outcome says "supervised", or with --require-limits the start is refused
- * with what every rung said. */
+ * A new rung is a row in `ladder` with its functions in a file of its own. The rungs whose row is
+ * NULL are known by name only: this version does not use them, and says so wherever rungs are
+ * listed. What may go wrong: no rung but the best-effort one works; then the outcome says
+ * "supervised", or with --require-limits the start is refused with what every rung said. */
 #include "box/limits_rungs.h"
 
 #include <assert.h>
@@ -20,16 +20,23 @@ static const struct {
 	const struct limits_rung *rung;
 	const char *absent; /* why there is no row */
 } ladder[] = {
-	[LIMITS_RUNG_CGROUP2] = { "cgroup2", NULL, "delegated cgroup v2 groups are not used by this version" },
-	[LIMITS_RUNG_SCOPE] = { "scope", NULL, "scopes of a systemd user manager are not used by this version" },
+	[LIMITS_RUNG_CGROUP2] = { "cgroup2", NULL,
+				  "delegated cgroup v2 groups are not used by this version" },
+	[LIMITS_RUNG_SCOPE] = { "scope", NULL,
+				"scopes of a systemd user manager are not used by this version" },
 	[LIMITS_RUNG_CGROUP1] = { "cgroup1", &limits_cgroup1, NULL },
 	[LIMITS_RUNG_SUPERVISED] = { "supervised", &limits_supervised, NULL },
 };
 static_assert(sizeof(ladder) / sizeof(ladder[0]) == LIMITS_RUNG_N, "a row for every rung");
 
 static const char *const limit_names[] = {
-	[LIMIT_MEMORY] = "memory", [LIMIT_PIDS] = "pids", [LIMIT_CPUS] = "cpus", [LIMIT_TIMEOUT] = "timeout",
-	[LIMIT_OUTPUT] = "output", [LIMIT_FILE_SIZE] = "file_size", [LIMIT_OPEN_FILES] = "open_files",
+	[LIMIT_MEMORY] = "memory",
+	[LIMIT_PIDS] = "pids",
+	[LIMIT_CPUS] = "cpus",
+	[LIMIT_TIMEOUT] = "timeout",
+	[LIMIT_OUTPUT] = "output",
+	[LIMIT_FILE_SIZE] = "file_size",
+	[LIMIT_OPEN_FILES] = "open_files",
 	[LIMIT_WORKSPACE_MAX] = "workspace_max",
 };
 static_assert(sizeof(limit_names) / sizeof(limit_names[0]) == LIMIT_N, "a name for every limit");
@@ -60,7 +67,8 @@ static struct limit_state rlimit_row(uint64_t asked, uint64_t fallback, int reso
 
 	if (s.requested == BOX_LIMIT_NONE && fallback != BOX_LIMIT_NONE)
 		s = (struct limit_state){ BOX_LIMIT_NONE, fallback, "rlimit", true };
-	if (getrlimit(resource, &have) == 0 && have.rlim_max != RLIM_INFINITY && have.rlim_max < s.effective) {
+	if (getrlimit(resource, &have) == 0 && have.rlim_max != RLIM_INFINITY &&
+	    have.rlim_max < s.effective) {
 		s.effective = have.rlim_max;
 		s.rung = "rlimit";
 		s.enforced = true;
@@ -70,11 +78,13 @@ static struct limit_state rlimit_row(uint64_t asked, uint64_t fallback, int reso
 
 static void fill_rows(struct limits *l, const struct box_limits *want)
 {
-	l->state[LIMIT_MEMORY] = (struct limit_state){ want->memory, BOX_LIMIT_NONE, "none", false };
+	l->state[LIMIT_MEMORY] =
+		(struct limit_state){ want->memory, BOX_LIMIT_NONE, "none", false };
 	l->state[LIMIT_PIDS] = (struct limit_state){ want->pids, BOX_LIMIT_NONE, "none", false };
 	l->state[LIMIT_CPUS] = row(BOX_LIMIT_NONE, "none");
 	if (want->cpus > 0) {
-		/* What limits_inside does on every rung. The box could undo it, so it enforces nothing. */
+		/* What limits_inside does on every rung. The box could undo it, so it enforces
+		 * nothing. */
 		l->state[LIMIT_CPUS].requested = (uint64_t)(want->cpus * 1000 + 0.5);
 		l->state[LIMIT_CPUS].effective = limits_whole_cpus(want->cpus) * 1000;
 		l->state[LIMIT_CPUS].rung = "affinity";
@@ -82,7 +92,8 @@ static void fill_rows(struct limits *l, const struct box_limits *want)
 	l->state[LIMIT_TIMEOUT] = row(want->timeout_us, "deadline");
 	l->state[LIMIT_OUTPUT] = row(want->output, "capture");
 	l->state[LIMIT_FILE_SIZE] = rlimit_row(want->file_size, BOX_LIMIT_NONE, RLIMIT_FSIZE);
-	l->state[LIMIT_OPEN_FILES] = rlimit_row(want->open_files, LIMITS_OPEN_FILES_HARD, RLIMIT_NOFILE);
+	l->state[LIMIT_OPEN_FILES] =
+		rlimit_row(want->open_files, LIMITS_OPEN_FILES_HARD, RLIMIT_NOFILE);
 	l->state[LIMIT_WORKSPACE_MAX] = row(want->workspace_max, "none");
 	/* limits_watch_workspace puts the sampler's name here once there is something to sample. */
 	l->state[LIMIT_WORKSPACE_MAX].effective = BOX_LIMIT_NONE;
@@ -103,20 +114,24 @@ static void clear(struct limits *l)
 static int held_by_kernel(const struct limits *l, const struct box_limits *want, struct err *e)
 {
 	if (!l->state[LIMIT_MEMORY].enforced || !l->state[LIMIT_PIDS].enforced)
-		return err_set(e, ERR_REFUSED,
-			       "--require-limits needs a limit for memory and for pids; neither may be lifted");
+		return err_set(
+			e, ERR_REFUSED,
+			"--require-limits needs a limit for memory and for pids; neither may be lifted");
 	if (want->cpus > 0 && !l->state[LIMIT_CPUS].enforced)
-		return err_set(e, ERR_MISSING,
-			       "--require-limits: --cpus can't be enforced here (no group of a cpu controller); "
-			       "drop one of the two");
+		return err_set(
+			e, ERR_MISSING,
+			"--require-limits: --cpus can't be enforced here (no group of a cpu controller); "
+			"drop one of the two");
 	return 0;
 }
 
 static int refuse(const char *tried, struct err *e)
 {
-	return err_set(e, ERR_MISSING,
-		       "--require-limits: nothing here enforces memory and pids (%s); run where cgroup v1 memory and pids "
-		       "groups are writable (as root), or drop --require-limits for best effort", tried);
+	return err_set(
+		e, ERR_MISSING,
+		"--require-limits: nothing here enforces memory and pids (%s); run where cgroup v1 memory and pids "
+		"groups are writable (as root), or drop --require-limits for best effort",
+		tried);
 }
 
 int limits_open(struct limits *l, const struct box_limits *asked, struct err *e)
@@ -139,7 +154,8 @@ int limits_open(struct limits *l, const struct box_limits *asked, struct err *e)
 		const struct limits_rung *rung = ladder[i].rung;
 		const char *said = ladder[i].absent;
 		struct err why = { 0 };
-		bool skip = (want.supervised || want.require) && rung && rung->kernel == want.supervised;
+		bool skip = (want.supervised || want.require) && rung &&
+			    rung->kernel == want.supervised;
 
 		fill_rows(l, &want);
 		if (rung && !skip) {
@@ -155,8 +171,8 @@ int limits_open(struct limits *l, const struct box_limits *asked, struct err *e)
 		}
 		if (skip)
 			said = "best effort";
-		at += (size_t)snprintf(tried + at, sizeof(tried) - at, "%s%s: %.150s", at ? "; " : "",
-				       ladder[i].name, said);
+		at += (size_t)snprintf(tried + at, sizeof(tried) - at, "%s%s: %.150s",
+				       at ? "; " : "", ladder[i].name, said);
 		if (at >= sizeof(tried))
 			at = sizeof(tried) - 1;
 	}
@@ -232,8 +248,14 @@ enum limit_hit limits_check(struct limits *l)
 void limits_usage(struct limits *l, struct limit_usage *ret)
 {
 	*ret = (struct limit_usage){
-		.memory_peak = UINT64_MAX, .pids_peak = UINT64_MAX, .pids_max_events = UINT64_MAX, .oom_kills = UINT64_MAX,
-		.cpu_user_us = UINT64_MAX, .cpu_sys_us = UINT64_MAX, .read_bytes = UINT64_MAX, .written_bytes = UINT64_MAX,
+		.memory_peak = UINT64_MAX,
+		.pids_peak = UINT64_MAX,
+		.pids_max_events = UINT64_MAX,
+		.oom_kills = UINT64_MAX,
+		.cpu_user_us = UINT64_MAX,
+		.cpu_sys_us = UINT64_MAX,
+		.read_bytes = UINT64_MAX,
+		.written_bytes = UINT64_MAX,
 	};
 	l->rung->usage(l, ret);
 	if (l->hit == LIMIT_HIT_MEMORY)

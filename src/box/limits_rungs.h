@@ -1,4 +1,5 @@
-/* What the files of the ladder share among themselves; nobody else includes this (the unit tests do). */
+/* What the files of the ladder share among themselves; nobody else includes this (the unit tests
+ * do). */
 #pragma once
 
 #include <time.h>
@@ -23,22 +24,24 @@ enum cg1_controller { CG1_MEMORY, CG1_PIDS, CG1_CPU, CG1_N };
 enum { CG1_PATH_MAX = 1024 };
 
 struct cg1_place {
-	bool found;              /* `group` is filled */
-	bool mounted;            /* `path` is filled */
-	unsigned mount;          /* id of the mount: equal ones are one hierarchy */
+	bool found;		  /* `group` is filled */
+	bool mounted;		  /* `path` is filled */
+	unsigned mount;		  /* id of the mount: equal ones are one hierarchy */
 	char group[CG1_PATH_MAX]; /* as in /proc/self/cgroup */
 	char path[CG1_PATH_MAX];  /* the group's directory in this mount namespace */
 };
 
 extern const char *const cg1_name[]; /* "memory", ... */
 
-/* Both texts below, read and put together. ERR_MISSING when memory or pids has no place here; cpu may have none. */
+/* Both texts below, read and put together. ERR_MISSING when memory or pids has no place here; cpu
+ * may have none. */
 int cg1_find(struct cg1_place place[CG1_N], struct err *e);
-/* Reads the text of /proc/self/cgroup (n bytes, not terminated) into the `group` of every controller named there.
- * Lines that make no sense are passed over. */
+/* Reads the text of /proc/self/cgroup (n bytes, not terminated) into the `group` of every
+ * controller named there. Lines that make no sense are passed over. */
 void cg1_parse_groups(const char *text, size_t n, struct cg1_place place[CG1_N]);
-/* Reads one line of /proc/self/mountinfo (without its newline) and fills the `path` of the controllers it mounts,
- * if the caller's group is visible through it and no earlier line showed it. */
+/* Reads one line of /proc/self/mountinfo (without its newline) and fills the `path` of the
+ * controllers it mounts, if the caller's group is visible through it and no earlier line showed it.
+ */
 void cg1_parse_mount(const char *line, size_t n, struct cg1_place place[CG1_N]);
 unsigned cg1_sweep(unsigned max);
 bool cg1_probe(char *why, size_t cap);

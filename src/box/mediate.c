@@ -1,6 +1,8 @@
-/* The address is copied out of the caller once; what was copied is judged and used. A path is opened as the caller would (its root, its working
- * directory), which pins the socket; the mount that it lies on decides, by the box's own mountinfo: nothing at or below the target of a
- * read-write host directory is connected to. Then the connect goes to /proc/self/fd/N of the pinned socket, on a duplicate of the caller's.
+/* The address is copied out of the caller once; what was copied is judged and used. A path is
+ * opened as the caller would (its root, its working directory), which pins the socket; the mount
+ * that it lies on decides, by the box's own mountinfo: nothing at or below the target of a
+ * read-write host directory is connected to. Then the connect goes to /proc/self/fd/N of the pinned
+ * socket, on a duplicate of the caller's.
  *
  * A side effect, stated in the docs: the server sees cloche's pid as its peer. */
 #include "box/mediate.h"
@@ -44,7 +46,8 @@ static long proc_number(const char *path, const char *key)
 	return at ? strtol(at + strlen(key), NULL, 10) : -1;
 }
 
-/* A thread's descriptors are its process's here: at worst another socket of the same attacker is connected. */
+/* A thread's descriptors are its process's here: at worst another socket of the same attacker is
+ * connected. */
 static int caller_socket(pid_t tid, int fd)
 {
 	_cleanup_fd_ int pidfd = -1;
@@ -100,7 +103,8 @@ static int caller_path(pid_t tid, const char *path)
 		return -1;
 	}
 	dir[n] = '\0';
-	if (path_join(full, sizeof(full), path[0] == '/' ? "" : dir, path[0] == '/' ? path + 1 : path) < 0)
+	if (path_join(full, sizeof(full), path[0] == '/' ? "" : dir,
+		      path[0] == '/' ? path + 1 : path) < 0)
 		return -1;
 	return path_open_in_root(fd, full[0] == '/' ? full + 1 : full, O_CLOEXEC);
 }
@@ -122,7 +126,8 @@ static int mount_target(pid_t init, long id, char ret[4096])
 	return -1;
 }
 
-/* Is this the target of one of the box's own file systems? Named one by one: a target that is spelt otherwise than expected is the host's. */
+/* Is this the target of one of the box's own file systems? Named one by one: a target that is spelt
+ * otherwise than expected is the host's. */
 static bool is_own(const struct box_spec *spec, const char *target)
 {
 	const char *own[] = { "/", "/tmp", "/run", "/dev/shm", spec->home };
@@ -136,7 +141,8 @@ static bool is_own(const struct box_spec *spec, const char *target)
 	return false;
 }
 
-/* Does what is open here belong to a directory of the host that the box may write to? What can't be told does. */
+/* Does what is open here belong to a directory of the host that the box may write to? What can't be
+ * told does. */
 static bool is_hosts(pid_t init, const struct box_spec *spec, int fd)
 {
 	char path[48], target[4096];
@@ -153,15 +159,19 @@ static uint64_t patience_end(int sock)
 	struct timeval t = { 0 };
 	socklen_t room = sizeof(t);
 
-	if (getsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &t, &room) < 0 || (t.tv_sec == 0 && t.tv_usec == 0))
+	if (getsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &t, &room) < 0 ||
+	    (t.tv_sec == 0 && t.tv_usec == 0))
 		return UINT64_MAX;
 	return box_now() + (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_usec * 1000;
 }
 
-/* connect(2) that waits as long as the caller does: a caller who is gone, or was interrupted, must not leave a thread waiting for a server that never
- * answers. The socket does not block meanwhile; it is one that the caller gave up until this returns. The last word is connect's own: SO_ERROR would
- * leave the socket half way, and the caller's next connect would answer what this one should have. */
-static int connect_patiently(int listener, const struct seccomp_notif *req, int sock, const struct sockaddr *to, socklen_t len)
+/* connect(2) that waits as long as the caller does: a caller who is gone, or was interrupted, must
+ * not leave a thread waiting for a server that never answers. The socket does not block meanwhile;
+ * it is one that the caller gave up until this returns. The last word is connect's own: SO_ERROR
+ * would leave the socket half way, and the caller's next connect would answer what this one should
+ * have. */
+static int connect_patiently(int listener, const struct seccomp_notif *req, int sock,
+			     const struct sockaddr *to, socklen_t len)
 {
 	int flags = fcntl(sock, F_GETFL), num, r;
 	uint64_t until;
@@ -173,7 +183,8 @@ static int connect_patiently(int listener, const struct seccomp_notif *req, int 
 	r = connect(sock, to, len);
 	num = errno;
 	while (r < 0 && (errno == EAGAIN || errno == EINPROGRESS || errno == EALREADY)) {
-		/* A unix server with a full backlog says "again", and its socket tells nothing to wait for; a TCP one answers by and by. */
+		/* A unix server with a full backlog says "again", and its socket tells nothing to
+		 * wait for; a TCP one answers by and by. */
 		struct pollfd p = { .fd = errno == EAGAIN ? -1 : sock, .events = POLLOUT };
 
 		if (box_now() >= until)
@@ -192,8 +203,9 @@ static int connect_patiently(int listener, const struct seccomp_notif *req, int 
 	return r;
 }
 
-static int connect_path(int listener, pid_t init, const struct box_spec *spec, const struct seccomp_notif *req, int sock,
-			const union address *a, socklen_t len)
+static int connect_path(int listener, pid_t init, const struct box_spec *spec,
+			const struct seccomp_notif *req, int sock, const union address *a,
+			socklen_t len)
 {
 	char path[sizeof(a->un.sun_path) + 1];
 	size_t n = len - offsetof(struct sockaddr_un, sun_path);
@@ -213,8 +225,8 @@ static int connect_path(int listener, pid_t init, const struct box_spec *spec, c
 	return connect_patiently(listener, req, sock, (struct sockaddr *)&to, sizeof(to));
 }
 
-void mediate_connect(int listener, pid_t init, const struct box_spec *spec, const struct seccomp_notif *req,
-		     struct seccomp_notif_resp *resp)
+void mediate_connect(int listener, pid_t init, const struct box_spec *spec,
+		     const struct seccomp_notif *req, struct seccomp_notif_resp *resp)
 {
 	_cleanup_fd_ int sock = -1;
 	union address a;
@@ -235,7 +247,9 @@ void mediate_connect(int listener, pid_t init, const struct box_spec *spec, cons
 	/* What was read may have come from a pid that is somebody else's by now. */
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) < 0)
 		return;
-	by_path = a.any.sa_family == AF_UNIX && len > offsetof(struct sockaddr_un, sun_path) && a.un.sun_path[0] != '\0';
-	r = by_path ? connect_path(listener, init, spec, req, sock, &a, len) : connect_patiently(listener, req, sock, &a.any, len);
+	by_path = a.any.sa_family == AF_UNIX && len > offsetof(struct sockaddr_un, sun_path) &&
+		  a.un.sun_path[0] != '\0';
+	r = by_path ? connect_path(listener, init, spec, req, sock, &a, len)
+		    : connect_patiently(listener, req, sock, &a.any, len);
 	resp->error = r < 0 ? -errno : 0;
 }

@@ -1,5 +1,6 @@
-/* One loop of poll(2). It ends in two steps: first the box is gone (init reported the end and hung up, or died), then what it printed is
- * delivered. The deadline holds whatever the streams do; after a deadline or a cancel a stalled reader gets one more second. */
+/* One loop of poll(2). It ends in two steps: first the box is gone (init reported the end and hung
+ * up, or died), then what it printed is delivered. The deadline holds whatever the streams do;
+ * after a deadline or a cancel a stalled reader gets one more second. */
 #include "box/monitor.h"
 
 #include <errno.h>
@@ -26,8 +27,9 @@ enum { P_ORDER, P_SIGNALS, P_LIMITS, P_STREAMS, P_N = P_STREAMS + 6 };
 
 void monitor_block_signals(struct live *b)
 {
-	/* Whatever would end cloche by default, but for what a program gets by its own fault: a terminal must be put back. */
-	static const int watched[] = { SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGWINCH, SIGUSR1,
+	/* Whatever would end cloche by default, but for what a program gets by its own fault: a
+	 * terminal must be put back. */
+	static const int watched[] = { SIGINT,	SIGTERM, SIGHUP,    SIGQUIT, SIGWINCH, SIGUSR1,
 				       SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU,  SIGPOLL };
 	sigset_t set;
 
@@ -37,7 +39,8 @@ void monitor_block_signals(struct live *b)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	b->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGCHLD, SIG_DFL); /* a caller may have it ignored, and then no child leaves a status */
+	signal(SIGCHLD,
+	       SIG_DFL); /* a caller may have it ignored, and then no child leaves a status */
 }
 
 static void kill_box(struct live *b)
@@ -82,14 +85,17 @@ void monitor_failed(struct live *b, const struct err *why)
 	b->why = *why;
 	kill_box(b);
 	reap(b);
-	/* When init had failed by itself, its own account is the cause and ours only followed from it. */
+	/* When init had failed by itself, its own account is the cause and ours only followed from
+	 * it. */
 	for (int i = 0; i < 2 && b->order >= 0 && b->pid > 0; i++) /* a reset may come before it */
-		if (recv(b->order, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m) && m.kind == INIT_FAILED)
+		if (recv(b->order, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m) &&
+		    m.kind == INIT_FAILED)
 			b->why = m.err;
 }
 
-/* The machine's first process reaps whatever is left to it. A container's is often an application that does not, and each box would leave a zombie
- * there. The number is the kernel's PROC_PID_INIT_INO, part of its interface since 3.8. */
+/* The machine's first process reaps whatever is left to it. A container's is often an application
+ * that does not, and each box would leave a zombie there. The number is the kernel's
+ * PROC_PID_INIT_INO, part of its interface since 3.8. */
 static bool is_initial_pidns(void)
 {
 	char link[32];
@@ -117,19 +123,22 @@ static int watch_workspace(struct live *b, struct err *e)
 	return 0;
 }
 
-static void on_started(struct live *b, const struct init_msg *m, const int *fds, size_t n, const struct box_io *io)
+static void on_started(struct live *b, const struct init_msg *m, const int *fds, size_t n,
+		       const struct box_io *io)
 {
 	struct err e;
 	bool own;
 	int to;
 
-	if (n < 1 || (b->spec->tty && n < 2)) { /* the listener did not come: nobody would answer refused calls */
+	if (n < 1 || (b->spec->tty &&
+		      n < 2)) { /* the listener did not come: nobody would answer refused calls */
 		err_set(&e, ERR_SYS, "the box sent no listener");
 		err_at(&e, STAGE_LOCKS);
 		monitor_failed(b, &e);
 		return;
 	}
-	if (notify_start(&b->notify, fds[0], b->pidfd, b->pid, b->spec, &b->request[b->limits.rung->kernel], &e) < 0) {
+	if (notify_start(&b->notify, fds[0], b->pidfd, b->pid, b->spec,
+			 &b->request[b->limits.rung->kernel], &e) < 0) {
 		err_at(&e, STAGE_LOCKS);
 		monitor_failed(b, &e);
 		return;
@@ -144,11 +153,13 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	b->out->landlock_abi = m->landlock_abi;
 	b->out->binds = m->binds;
 	b->reaps = !is_initial_pidns();
-	limits_sweep_beside(&b->limits, SWEEP_MAX); /* what a killed cloche left; the command runs meanwhile */
+	limits_sweep_beside(&b->limits,
+			    SWEEP_MAX); /* what a killed cloche left; the command runs meanwhile */
 	if (b->spec->tty) {
 		fcntl(fds[1], F_SETFL, fcntl(fds[1], F_GETFL) | O_NONBLOCK);
 		b->tty = fds[1];
-		/* The master stays open to the end: both relays use it, and to close it would hang up on the session. */
+		/* The master stays open to the end: both relays use it, and to close it would hang
+		 * up on the session. */
 		to = relay_reopen(io->out, O_WRONLY, &own);
 		relay_init(&b->relays[1], fds[1], to);
 		b->relays[1].own_to = own;
@@ -175,7 +186,8 @@ static bool on_order(struct live *b, const struct box_io *io)
 	size_t n = 0;
 	ssize_t r = fd_recv(b->order, &m, sizeof(m), fds, 2, &n);
 
-	/* An init that failed before it read all orders leaves a reset, told once before its last message. */
+	/* An init that failed before it read all orders leaves a reset, told once before its last
+	 * message. */
 	if (r < 0 && errno == ECONNRESET)
 		r = fd_recv(b->order, &m, sizeof(m), fds, 2, &n);
 	if (r != sizeof(m)) {
@@ -203,7 +215,8 @@ static bool on_order(struct live *b, const struct box_io *io)
 		b->in_bytes = m.in_bytes;
 		b->out_bytes = m.out_bytes;
 		take_marks(b, &m);
-		/* Nobody waits for the kernel to take the namespaces down, unless a cgroup could only go then, or nobody else would reap. */
+		/* Nobody waits for the kernel to take the namespaces down, unless a cgroup could
+		 * only go then, or nobody else would reap. */
 		if (!m.left || b->reaps) {
 			fd_close(&b->order);
 			reap(b);
@@ -221,7 +234,8 @@ static void on_signal(struct live *b)
 		int sig = (int)si.ssi_signo;
 
 		if (sig == SIGWINCH) {
-			struct winsize w = terminal_size(b->relays[0].from >= 0 ? b->relays[0].from : b->relays[1].to);
+			struct winsize w = terminal_size(b->relays[0].from >= 0 ? b->relays[0].from
+										: b->relays[1].to);
 
 			if (b->spec->tty && b->started && w.ws_row)
 				ioctl(b->tty, TIOCSWINSZ, &w);
@@ -276,12 +290,14 @@ static void move_streams(struct live *b, const struct pollfd *p)
 	}
 }
 
-/* A terminal has no end of file but the character for it: what reads there must see that the caller's input has ended. */
+/* A terminal has no end of file but the character for it: what reads there must see that the
+ * caller's input has ended. */
 static void end_of_input(struct live *b)
 {
 	struct relay *in = &b->relays[0];
 
-	if (!b->spec->tty || !b->spec->interactive || !b->started || in->from >= 0 || in->to < 0 || relay_pending(in))
+	if (!b->spec->tty || !b->spec->interactive || !b->started || in->from >= 0 || in->to < 0 ||
+	    relay_pending(in))
 		return;
 	(void)!write(in->to, "\004", 1); /* Ctrl-D, VEOF as every new terminal has it */
 	in->to = -1;
@@ -291,7 +307,8 @@ static void poll_set(struct live *b, struct pollfd p[P_N])
 {
 	p[P_ORDER] = (struct pollfd){ .fd = b->order, .events = POLLIN };
 	p[P_SIGNALS] = (struct pollfd){ .fd = b->signals, .events = POLLIN };
-	p[P_LIMITS] = (struct pollfd){ .fd = b->started ? b->limits.event_fd : -1, .events = POLLIN };
+	p[P_LIMITS] =
+		(struct pollfd){ .fd = b->started ? b->limits.event_fd : -1, .events = POLLIN };
 	for (int i = 0; i < 3; i++)
 		relay_poll(&b->relays[i], &p[P_STREAMS + 2 * i]);
 }
@@ -331,7 +348,8 @@ static void run_box(struct live *b, const struct box_io *io)
 	}
 }
 
-/* Delivers what was printed before the end. Nothing waits for an end of file: a descriptor of the pipe may have been carried out of the box. */
+/* Delivers what was printed before the end. Nothing waits for an end of file: a descriptor of the
+ * pipe may have been carried out of the box. */
 static void flush(struct live *b)
 {
 	uint64_t until = b->deadline || b->cancelled ? box_now() + FLUSH_NS : UINT64_MAX;
@@ -378,7 +396,9 @@ static void judge_usage(struct live *b)
 		memcpy(b->out->limits, b->limits.state, sizeof(b->limits.state));
 		snprintf(b->out->note, sizeof(b->out->note), "%s", b->limits.note);
 		if (!b->relays[1].store) /* streamed: nothing is kept, nothing is cut */
-			b->out->limits[LIMIT_OUTPUT] = (struct limit_state){ BOX_LIMIT_NONE, BOX_LIMIT_NONE, "none", false };
+			b->out->limits[LIMIT_OUTPUT] =
+				(struct limit_state){ BOX_LIMIT_NONE, BOX_LIMIT_NONE, "none",
+						      false };
 	}
 	if (!b->started)
 		return;
@@ -393,14 +413,21 @@ static void judge_usage(struct live *b)
 void monitor_judge(struct live *b)
 {
 	struct box_outcome *o = b->out;
-	struct box_evidence v = { .failed = b->failed, .err = &b->why, .ended = b->ended, .status = b->status,
-				  .start_deadline = b->start_deadline, .deadline = b->deadline, .cancelled = b->cancelled,
+	struct box_evidence v = { .failed = b->failed,
+				  .err = &b->why,
+				  .ended = b->ended,
+				  .status = b->status,
+				  .start_deadline = b->start_deadline,
+				  .deadline = b->deadline,
+				  .cancelled = b->cancelled,
 				  .hit = b->hit };
 
-	if (b->limits_open && b->hit == LIMIT_HIT_NONE) /* a kill may end the box before its event was read */
+	if (b->limits_open &&
+	    b->hit == LIMIT_HIT_NONE) /* a kill may end the box before its event was read */
 		v.hit = limits_check(&b->limits);
 	judge_usage(b);
-	if (b->ended && b->forwarded && WIFSIGNALED(b->status) && WTERMSIG(b->status) == b->forwarded)
+	if (b->ended && b->forwarded && WIFSIGNALED(b->status) &&
+	    WTERMSIG(b->status) == b->forwarded)
 		v.cancelled = true;
 	v.oom_kills = o->usage.oom_kills;
 	v.escape = b->notify.running ? notify_escape(&b->notify) : NULL;

@@ -1,4 +1,5 @@
-/* Watching one live box: orders and reports, output, deadline, limits, the caller's signals. Used by launch.c alone. */
+/* Watching one live box: orders and reports, output, deadline, limits, the caller's signals. Used
+ * by launch.c alone. */
 #pragma once
 
 #include "box/init.h"
@@ -18,12 +19,14 @@ struct live {
 	struct limits limits;
 	bool limits_open;
 	struct notify notify;
-	struct relay relays[3]; /* stdin, stdout, stderr; with a terminal: [0] into it, [1] out of it */
+	struct relay
+		relays[3]; /* stdin, stdout, stderr; with a terminal: [0] into it, [1] out of it */
 	struct terminal terminal;
 	pid_t pid; /* init */
 	int pidfd, order, signals;
-	int skeleton, cwd; /* what the child stood in, with its lock; the caller's own working directory meanwhile */
-	int tty; /* the terminal's master, owned by the relays */
+	int skeleton, cwd; /* what the child stood in, with its lock; the caller's own working
+			      directory meanwhile */
+	int tty;	   /* the terminal's master, owned by the relays */
 	/* evidence */
 	struct err why;
 	bool reaps; /* init must be waited for: nobody else would */

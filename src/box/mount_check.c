@@ -1,13 +1,16 @@
 /* The caller's mounts: options to struct box_mount, and what is refused.
  *
- * A source is made canonical (links resolved), opened without links, and what is then open is judged: by the path it has, by the path the
- * caller wrote, and by device and inode. The child opens the canonical path again, without links, and compares; a source that was
- * replaced in between is refused there.
+ * A source is made canonical (links resolved), opened without links, and what is then open is
+ * judged: by the path it has, by the path the caller wrote, and by device and inode. The child
+ * opens the canonical path again, without links, and compares; a source that was replaced in
+ * between is refused there.
  *
- * A target is a path of the box: none of the places that cloche furnishes, none twice, none under a tmpfs. Targets inside another mount must
- * exist in its source, because making them would leave litter on the host.
+ * A target is a path of the box: none of the places that cloche furnishes, none twice, none under a
+ * tmpfs. Targets inside another mount must exist in its source, because making them would leave
+ * litter on the host.
  *
- * What may go wrong: network file systems that hang in stat(2) hang us too; nothing here can time that out. */
+ * What may go wrong: network file systems that hang in stat(2) hang us too; nothing here can time
+ * that out. */
 #include "box/mount_check.h"
 
 #include <errno.h>
@@ -27,33 +30,12 @@
 
 #define ELEMS(a) (sizeof(a) / sizeof((a)[0]))
 
-const char *mount_show(struct mount_shown *s, const char *path)
-{
-	size_t n = strlen(path), room = sizeof(s->text) - 4;
-
-	if (n < sizeof(s->text))
-		return str_printable(s->text, sizeof(s->text), path);
-	memcpy(s->text, "...", 3);
-	str_printable(s->text + 3, sizeof(s->text) - 3, path + n - room);
-	return s->text;
-}
-
-void mount_note(struct mount_check *c, const char *fmt, ...)
-{
-	va_list ap;
-
-	if (c->n_notes == MOUNT_NOTES_MAX)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(c->notes[c->n_notes++], sizeof(c->notes[0]), fmt, ap);
-	va_end(ap);
-}
-
 int mount_check_init(struct mount_check *c, struct err *e)
 {
 	c->n_notes = 0;
 	c->learned = false;
-	c->rules.n_places = c->rules.n_aliases = c->rules.n_envs = c->rules.n_known = c->rules.n_strings = 0;
+	c->rules.n_places = c->rules.n_aliases = c->rules.n_envs = c->rules.n_known =
+		c->rules.n_strings = 0;
 	return 0;
 }
 
@@ -112,23 +94,29 @@ static const char *keep_target(struct mount_check *c, const char *text, size_t n
 	return mount_rules_keep(&c->rules, norm, e);
 }
 
-int mount_parse_volume(struct mount_check *c, const char *text, bool untrusted, struct box_mount *ret, struct err *e)
+int mount_parse_volume(struct mount_check *c, const char *text, bool untrusted,
+		       struct box_mount *ret, struct err *e)
 {
 	struct box_mount m = { .kind = BOX_MOUNT_DIR, .rw = !untrusted };
 	const char *dst = strchr(text, ':'), *mode = dst ? strchr(dst + 1, ':') : NULL;
 	struct mount_shown s;
 
 	if (!dst || dst == text || !dst[1] || mode == dst + 1)
-		return err_set(e, ERR_USAGE, "-v \"%s\": write SRC:DST, SRC:DST:ro or SRC:DST:rw", mount_show(&s, text));
+		return err_set(e, ERR_USAGE, "-v \"%s\": write SRC:DST, SRC:DST:ro or SRC:DST:rw",
+			       mount_show(&s, text));
 	if (mode) {
 		if (strcmp(mode, ":ro") && strcmp(mode, ":rw"))
-			return err_set(e, ERR_USAGE, "-v \"%s\": after the target comes :ro or :rw, nothing else (a path with "
-						     "':' can't be written; use a link to it)", mount_show(&s, text));
+			return err_set(
+				e, ERR_USAGE,
+				"-v \"%s\": after the target comes :ro or :rw, nothing else (a path with "
+				"':' can't be written; use a link to it)",
+				mount_show(&s, text));
 		m.rw = mode[2] == 'w';
 	}
 	m.src = keep_part(c, text, (size_t)(dst - text), e);
 	if (m.src)
-		m.dst = keep_target(c, dst + 1, mode ? (size_t)(mode - dst - 1) : strlen(dst + 1), e);
+		m.dst = keep_target(c, dst + 1, mode ? (size_t)(mode - dst - 1) : strlen(dst + 1),
+				    e);
 	if (!m.src || !m.dst)
 		return err_prefix(e, "-v \"%s\"", mount_show(&s, text));
 	*ret = m;
@@ -142,14 +130,19 @@ int mount_parse_tmpfs(struct mount_check *c, const char *text, struct box_mount 
 	struct mount_shown s;
 
 	if (!size || size == text || !size[1] || strchr(size + 1, ':'))
-		return err_set(e, ERR_USAGE, "--tmpfs \"%s\": write DST:SIZE, such as /scratch:64m (no ':' in DST)",
-			       mount_show(&s, text));
+		return err_set(
+			e, ERR_USAGE,
+			"--tmpfs \"%s\": write DST:SIZE, such as /scratch:64m (no ':' in DST)",
+			mount_show(&s, text));
 	if (parse_size(size + 1, &m.size, e) < 0)
 		return err_prefix(e, "--tmpfs \"%s\"", mount_show(&s, text));
 	if (m.size == 0)
-		return err_set(e, ERR_USAGE, "--tmpfs \"%s\": the size is zero", mount_show(&s, text));
+		return err_set(e, ERR_USAGE, "--tmpfs \"%s\": the size is zero",
+			       mount_show(&s, text));
 	if (size[strlen(size) - 1] >= '0' && size[strlen(size) - 1] <= '9')
-		return err_set(e, ERR_USAGE, "--tmpfs \"%s\": the size needs a unit: k, m, g, or b for bytes", mount_show(&s, text));
+		return err_set(e, ERR_USAGE,
+			       "--tmpfs \"%s\": the size needs a unit: k, m, g, or b for bytes",
+			       mount_show(&s, text));
 	m.dst = keep_target(c, text, (size_t)(size - text), e);
 	if (!m.dst)
 		return err_prefix(e, "--tmpfs \"%s\"", mount_show(&s, text));
@@ -157,12 +150,18 @@ int mount_parse_tmpfs(struct mount_check *c, const char *text, struct box_mount 
 	return 0;
 }
 
-int mount_parse_workspace(struct mount_check *c, const char *dir, struct box_mount *ret, struct err *e)
+int mount_parse_workspace(struct mount_check *c, const char *dir, struct box_mount *ret,
+			  struct err *e)
 {
-	struct box_mount m = { .kind = BOX_MOUNT_DIR, .rw = true, .workspace = true, .dst = MOUNT_WORKSPACE };
+	struct box_mount m = { .kind = BOX_MOUNT_DIR,
+			       .rw = true,
+			       .workspace = true,
+			       .dst = MOUNT_WORKSPACE };
 
 	if (!*dir)
-		return err_set(e, ERR_USAGE, "--workspace: the directory's name is empty; write . for the current one");
+		return err_set(
+			e, ERR_USAGE,
+			"--workspace: the directory's name is empty; write . for the current one");
 	m.src = keep_part(c, dir, strlen(dir), e);
 	if (!m.src)
 		return err_prefix(e, "--workspace");
@@ -172,33 +171,42 @@ int mount_parse_workspace(struct mount_check *c, const char *dir, struct box_mou
 
 /* ---- sources ---- */
 
-/* errno of a source that could not be opened, as one clear line; the option stands in front of it. */
+/* errno of a source that could not be opened, as one clear line; the option stands in front of it.
+ */
 static int source_missing(const struct box_mount *m, struct err *e)
 {
 	switch (errno) {
 	case ENOENT:
 		if (m->src[0] == '~')
-			return err_set(e, ERR_USAGE, "no such directory: the shell did not replace ~; write $HOME");
-		return err_set(e, ERR_USAGE, "no such %sdirectory; create it first", m->workspace ? "" : "file or ");
+			return err_set(
+				e, ERR_USAGE,
+				"no such directory: the shell did not replace ~; write $HOME");
+		return err_set(e, ERR_USAGE, "no such %sdirectory; create it first",
+			       m->workspace ? "" : "file or ");
 	case ENOTDIR:
 		return err_set(e, ERR_USAGE, "a part of the path is a file, not a directory");
 	case EACCES:
-		return err_set(e, ERR_USAGE, "you may not enter it yourself: check the permissions on the way");
+		return err_set(e, ERR_USAGE,
+			       "you may not enter it yourself: check the permissions on the way");
 	case ELOOP:
-		return err_set(e, ERR_USAGE, "links in a circle, or replaced by a link while it was looked at");
+		return err_set(e, ERR_USAGE,
+			       "links in a circle, or replaced by a link while it was looked at");
 	case ESTALE:
 	case ENOTCONN:
 	case EIO:
 	case EHOSTDOWN:
 	case ETIMEDOUT:
-		return err_set(e, ERR_MISSING, "the file system there does not answer (%s): mount it again", strerror(errno));
+		return err_set(e, ERR_MISSING,
+			       "the file system there does not answer (%s): mount it again",
+			       strerror(errno));
 	default:
 		return err_sys(e, "can't be opened");
 	}
 }
 
 /* `real` is where the caller's words lead; it is worth saying when they did not say so. */
-static int source_refused(const struct box_mount *m, const char *real, const struct mount_rule *r, struct err *e)
+static int source_refused(const struct box_mount *m, const char *real, const struct mount_rule *r,
+			  struct err *e)
 {
 	const char *advice = mount_class_advice(r->class);
 	struct mount_shown s;
@@ -206,13 +214,18 @@ static int source_refused(const struct box_mount *m, const char *real, const str
 	/* A workspace is read-write by its nature; the same directory read-only is a volume. */
 	if (m->workspace && mount_class_rw_only(r->class))
 		advice = "show it read-only with -v DIR:/workspace:ro -w /workspace";
-	return err_set(e, ERR_REFUSED, "%s%s%srefused by the rule %s%s (%s): %s", strcmp(real, m->src) ? "it is " : "",
-		       strcmp(real, m->src) ? mount_show(&s, real) : "", strcmp(real, m->src) ? ", " : "",
-		       r->kind == RULE_PLACE_ABOVE ? "above " : r->kind == RULE_ENV ? "$" : "", r->pattern,
-		       mount_class_name(r->class), advice);
+	return err_set(e, ERR_REFUSED, "%s%s%srefused by the rule %s%s (%s): %s",
+		       strcmp(real, m->src) ? "it is " : "",
+		       strcmp(real, m->src) ? mount_show(&s, real) : "",
+		       strcmp(real, m->src) ? ", " : "",
+		       r->kind == RULE_PLACE_ABOVE ? "above "
+		       : r->kind == RULE_ENV	   ? "$"
+						   : "",
+		       r->pattern, mount_class_name(r->class), advice);
 }
 
-/* The rule that the caller's own spelling falls under, before links are resolved: ~/.ssh is refused wherever it leads. */
+/* The rule that the caller's own spelling falls under, before links are resolved: ~/.ssh is refused
+ * wherever it leads. */
 static const struct mount_rule *spelling(const struct mount_check *c, const struct box_mount *m)
 {
 	char cwd[PATH_MAX], full[PATH_MAX], norm[PATH_MAX];
@@ -222,7 +235,8 @@ static const struct mount_rule *spelling(const struct mount_check *c, const stru
 		snprintf(full, sizeof(full), "%s", m->src);
 	else if (!getcwd(cwd, sizeof(cwd)) || path_join(full, sizeof(full), cwd, m->src) < 0)
 		return NULL;
-	return path_normalise(full, norm, &ignored) < 0 ? NULL : mount_rules_path(&c->rules, norm, m->rw);
+	return path_normalise(full, norm, &ignored) < 0 ? NULL
+							: mount_rules_path(&c->rules, norm, m->rw);
 }
 
 int mount_check_learn(struct mount_check *c, struct err *e)
@@ -238,17 +252,24 @@ int mount_check_learn(struct mount_check *c, struct err *e)
 
 static int source_kind(struct box_mount *m, mode_t mode, struct err *e)
 {
-	const char *what = S_ISSOCK(mode) ? "a socket" : S_ISFIFO(mode) ? "a FIFO" : S_ISCHR(mode) ? "a device" : "a block device";
+	const char *what = S_ISSOCK(mode)   ? "a socket"
+			   : S_ISFIFO(mode) ? "a FIFO"
+			   : S_ISCHR(mode)  ? "a device"
+					    : "a block device";
 
 	if (S_ISDIR(mode)) {
 		m->kind = BOX_MOUNT_DIR;
 		return 0;
 	}
 	if (!S_ISREG(mode))
-		return err_set(e, ERR_REFUSED, "refused by the rule file kind (%s): it is %s of the host; %s", "host control socket", what,
+		return err_set(e, ERR_REFUSED,
+			       "refused by the rule file kind (%s): it is %s of the host; %s",
+			       "host control socket", what,
 			       S_ISCHR(mode) ? "see --device" : "no option allows it");
 	if (m->workspace)
-		return err_set(e, ERR_USAGE, "it is a file; a workspace is a directory (a single file is shared with -v)");
+		return err_set(
+			e, ERR_USAGE,
+			"it is a file; a workspace is a directory (a single file is shared with -v)");
 	m->kind = BOX_MOUNT_FILE;
 	return 0;
 }
@@ -313,7 +334,8 @@ int mount_open_checked(const struct box_mount *m)
 		return -1;
 	if (fstat(fd, &st) < 0)
 		return -1;
-	if (st.st_dev != m->dev || st.st_ino != m->ino || S_ISDIR(st.st_mode) != (m->kind == BOX_MOUNT_DIR) ||
+	if (st.st_dev != m->dev || st.st_ino != m->ino ||
+	    S_ISDIR(st.st_mode) != (m->kind == BOX_MOUNT_DIR) ||
 	    (m->kind == BOX_MOUNT_FILE && !S_ISREG(st.st_mode))) {
 		errno = ESTALE;
 		return -1;
@@ -345,15 +367,18 @@ static const struct {
 	{ "/lib32", false, COVERS },
 	{ "/lib64", false, COVERS },
 	{ "/libx32", false, COVERS },
-	{ "/etc", false, "the box would lose its users and hosts; mount a file or directory below it" },
+	{ "/etc", false,
+	  "the box would lose its users and hosts; mount a file or directory below it" },
 	{ "/home", false, "the box would lose its home; mount a directory below it" },
 };
 
 static int target_rule(const char *dst, struct err *e)
 {
 	for (size_t i = 0; i < ELEMS(target_rules); i++)
-		if (!strcmp(dst, target_rules[i].path) || (target_rules[i].below && path_within(dst, target_rules[i].path)))
-			return err_set(e, ERR_REFUSED, "refused by the rule target %s: %s", target_rules[i].path, target_rules[i].why);
+		if (!strcmp(dst, target_rules[i].path) ||
+		    (target_rules[i].below && path_within(dst, target_rules[i].path)))
+			return err_set(e, ERR_REFUSED, "refused by the rule target %s: %s",
+				       target_rules[i].path, target_rules[i].why);
 	return 0;
 }
 
@@ -362,7 +387,10 @@ static int target_host(char dst[PATH_MAX], struct err *e)
 {
 	static const struct {
 		const char *from, *to;
-	} links[] = { { "/bin", "/usr/bin" }, { "/sbin", "/usr/sbin" }, { "/lib", "/usr/lib" }, { "/lib64", "/usr/lib64" },
+	} links[] = { { "/bin", "/usr/bin" },
+		      { "/sbin", "/usr/sbin" },
+		      { "/lib", "/usr/lib" },
+		      { "/lib64", "/usr/lib64" },
 		      { "/var/run", "/run" } };
 	char out[PATH_MAX];
 	struct stat st;
@@ -381,17 +409,22 @@ static int target_host(char dst[PATH_MAX], struct err *e)
 	if (path_within(dst, "/usr") && path_canonical(dst, out) == 0 && strcmp(out, dst)) {
 		struct mount_shown s;
 
-		return err_set(e, ERR_REFUSED, "refused by the rule no links in targets: it is %s on this machine; name that",
-			       mount_show(&s, out));
+		return err_set(
+			e, ERR_REFUSED,
+			"refused by the rule no links in targets: it is %s on this machine; name that",
+			mount_show(&s, out));
 	}
 	if (path_within(dst, "/usr") && stat(dst, &st) < 0)
-		return err_set(e, ERR_USAGE, "/usr of the host image is read-only, and this target does not exist in it; choose one "
-					     "outside /usr");
+		return err_set(
+			e, ERR_USAGE,
+			"/usr of the host image is read-only, and this target does not exist in it; choose one "
+			"outside /usr");
 	return 0;
 }
 
 /* Where the target really is in the box, through the image's links. */
-static int target_check(struct mount_check *c, const struct box_spec *spec, struct box_mount *m, struct err *e)
+static int target_check(struct mount_check *c, const struct box_spec *spec, struct box_mount *m,
+			struct err *e)
 {
 	char dst[PATH_MAX];
 
@@ -449,14 +482,20 @@ static int nested_check(const struct box_mount *outer, const struct box_mount *m
 		return err_sys(e, "%s", o.text);
 	fd = path_open_beneath(src, rest, 0);
 	if (fd < 0 && errno == ENOENT)
-		return err_set(e, ERR_USAGE, "there is no %s in %s; create it first (a box leaves nothing behind on the host)", s.text, o.text);
+		return err_set(
+			e, ERR_USAGE,
+			"there is no %s in %s; create it first (a box leaves nothing behind on the host)",
+			s.text, o.text);
 	if (fd < 0 && errno == ELOOP)
-		return err_set(e, ERR_REFUSED, "refused by the rule no links in targets: %s leads over a link in %s; name its goal", s.text,
-			       o.text);
+		return err_set(
+			e, ERR_REFUSED,
+			"refused by the rule no links in targets: %s leads over a link in %s; name its goal",
+			s.text, o.text);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_sys(e, "%s in %s", s.text, o.text);
 	if (S_ISDIR(st.st_mode) != (m->kind != BOX_MOUNT_FILE))
-		return err_set(e, ERR_USAGE, "%s in %s is %s directory, the source is %s", s.text, o.text, S_ISDIR(st.st_mode) ? "a" : "no",
+		return err_set(e, ERR_USAGE, "%s in %s is %s directory, the source is %s", s.text,
+			       o.text, S_ISDIR(st.st_mode) ? "a" : "no",
 			       m->kind == BOX_MOUNT_FILE ? "a file" : "a directory");
 	return 0;
 }
@@ -469,7 +508,8 @@ static int pair_check(const struct box_mount *mounts, size_t i, struct err *e)
 
 	for (size_t j = 0; j < i; j++) {
 		if (!strcmp(mounts[j].dst, m->dst))
-			return err_set(e, ERR_USAGE, "another mount has the same target; give one of them");
+			return err_set(e, ERR_USAGE,
+				       "another mount has the same target; give one of them");
 		if (path_within(m->dst, mounts[j].dst))
 			outer = &mounts[j]; /* the last one is the nearest */
 	}
@@ -478,25 +518,31 @@ static int pair_check(const struct box_mount *mounts, size_t i, struct err *e)
 	if (outer->kind == BOX_MOUNT_TMPFS && m->kind == BOX_MOUNT_TMPFS)
 		return 0;
 	if (outer->kind == BOX_MOUNT_TMPFS)
-		return err_set(e, ERR_REFUSED, "refused by the rule tmpfs over mount: --tmpfs %s would cover it; choose a target outside",
-			       mount_show(&s, outer->dst));
+		return err_set(
+			e, ERR_REFUSED,
+			"refused by the rule tmpfs over mount: --tmpfs %s would cover it; choose a target outside",
+			mount_show(&s, outer->dst));
 	if (outer->kind == BOX_MOUNT_FILE)
-		return err_set(e, ERR_USAGE, "the target is below %s, which is a file", mount_show(&s, outer->dst));
+		return err_set(e, ERR_USAGE, "the target is below %s, which is a file",
+			       mount_show(&s, outer->dst));
 	return nested_check(outer, m, e);
 }
 
 static int size_check(const struct box_spec *spec, const struct box_mount *m, struct err *e)
 {
-	if (m->kind == BOX_MOUNT_TMPFS && spec->limits.memory != BOX_LIMIT_NONE && spec->limits.memory > 0 &&
-	    m->size > spec->limits.memory)
-		return err_set(e, ERR_REFUSED, "refused by the rule tmpfs within memory: its size is more than the box's memory of %llu MiB; "
-					       "raise --memory or lower the size",
-			       (unsigned long long)(spec->limits.memory >> 20));
+	if (m->kind == BOX_MOUNT_TMPFS && spec->limits.memory != BOX_LIMIT_NONE &&
+	    spec->limits.memory > 0 && m->size > spec->limits.memory)
+		return err_set(
+			e, ERR_REFUSED,
+			"refused by the rule tmpfs within memory: its size is more than the box's memory of %llu MiB; "
+			"raise --memory or lower the size",
+			(unsigned long long)(spec->limits.memory >> 20));
 	return 0;
 }
 
 /* A rw directory of an untrusted box: a FIFO in it is a channel to a host process. */
-static int fifo_check(struct mount_check *c, const struct box_spec *spec, const struct box_mount *m, struct err *e)
+static int fifo_check(struct mount_check *c, const struct box_spec *spec, const struct box_mount *m,
+		      struct err *e)
 {
 	bool complete;
 	struct mount_shown s;
@@ -506,8 +552,10 @@ static int fifo_check(struct mount_check *c, const struct box_spec *spec, const 
 	if (mount_scan_fifo(m, &complete, e) < 0)
 		return -1;
 	if (!complete)
-		mount_note(c, "%s has more than %d entries; not all were searched for FIFOs of the host", mount_show(&s, m->src),
-			   MOUNT_SCAN_MAX);
+		mount_note(
+			c,
+			"%s has more than %d entries; not all were searched for FIFOs of the host",
+			mount_show(&s, m->src), MOUNT_SCAN_MAX);
 	return 0;
 }
 

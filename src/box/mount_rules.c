@@ -1,11 +1,12 @@
 /* Matching a host path against the table of mount_table.c.
  *
- * Names are compared on canonical paths. Where names could be fooled (a bind mount, a hard link, ~/.ssh that is itself a link) device and
- * inode decide: mount_rules_learn looks up once what the rules name, and the caller's home and cloche's own directories with all that
- * lies above them.
+ * Names are compared on canonical paths. Where names could be fooled (a bind mount, a hard link,
+ * ~/.ssh that is itself a link) device and inode decide: mount_rules_learn looks up once what the
+ * rules name, and the caller's home and cloche's own directories with all that lies above them.
  *
- * What may go wrong: what has no usual name and no usual place is not known to be a secret; the table is a net, not a proof. What is mounted is
- * the caller's decision; the table keeps the common mistakes from being one. */
+ * What may go wrong: what has no usual name and no usual place is not known to be a secret; the
+ * table is a net, not a proof. What is mounted is the caller's decision; the table keeps the common
+ * mistakes from being one. */
 #include "box/mount_rules.h"
 
 #include <dirent.h>
@@ -27,19 +28,24 @@
 static const struct {
 	const char *env, *as;
 } moved[] = {
-	{ "XDG_CONFIG_HOME", "/.config" }, { "XDG_DATA_HOME", "/.local/share" }, { "XDG_CACHE_HOME", "/.cache" },
-	{ "GNUPGHOME", "/.gnupg" },        { "DOCKER_CONFIG", "/.docker" },      { "CARGO_HOME", "/.cargo" },
+	{ "XDG_CONFIG_HOME", "/.config" },  { "XDG_DATA_HOME", "/.local/share" },
+	{ "XDG_CACHE_HOME", "/.cache" },    { "GNUPGHOME", "/.gnupg" },
+	{ "DOCKER_CONFIG", "/.docker" },    { "CARGO_HOME", "/.cargo" },
 	{ "GRADLE_USER_HOME", "/.gradle" }, { "PASSWORD_STORE_DIR", "/.password-store" },
 };
 
-/* File systems that are windows into the kernel, wherever they are mounted (include/uapi/linux/magic.h). */
+/* File systems that are windows into the kernel, wherever they are mounted
+ * (include/uapi/linux/magic.h). */
 static const uint32_t kernel_fs[] = {
-	0x9fa0 /* proc */, 0x62656572 /* sysfs */, 0x64626720 /* debugfs */, 0x74726163 /* tracefs */, 0x73636673 /* securityfs */,
-	0xf97cff8c /* selinux */, 0x27e0eb /* cgroup */, 0x63677270 /* cgroup2 */, 0xcafe4a11 /* bpf */, 0x6165676c /* pstore */,
-	0xde5e81e4 /* efivarfs */, 0x1cd1 /* devpts */, 0x62656570 /* configfs */, 0x6e736673 /* nsfs */, 0x42494e4d /* binfmt_misc */,
-	0x19800202 /* mqueue */, 0x65735543 /* fusectl */,
+	0x9fa0 /* proc */,	   0x62656572 /* sysfs */,	0x64626720 /* debugfs */,
+	0x74726163 /* tracefs */,  0x73636673 /* securityfs */, 0xf97cff8c /* selinux */,
+	0x27e0eb /* cgroup */,	   0x63677270 /* cgroup2 */,	0xcafe4a11 /* bpf */,
+	0x6165676c /* pstore */,   0xde5e81e4 /* efivarfs */,	0x1cd1 /* devpts */,
+	0x62656570 /* configfs */, 0x6e736673 /* nsfs */,	0x42494e4d /* binfmt_misc */,
+	0x19800202 /* mqueue */,   0x65735543 /* fusectl */,
 };
-static const struct mount_rule kernel_fs_rule = { "kernel file system", RULE_EXACT, CLASS_SYSTEM, NULL };
+static const struct mount_rule kernel_fs_rule = { "kernel file system", RULE_EXACT, CLASS_SYSTEM,
+						  NULL };
 
 const char *mount_rules_keep(struct mount_rules_ctx *c, const char *s, struct err *e)
 {
@@ -65,7 +71,8 @@ void mount_rules_free(struct mount_rules_ctx *c)
 	*c = (struct mount_rules_ctx){ 0 };
 }
 
-/* A kept copy of `path`, canonical when it exists. *ret is NULL when it is no absolute path, or one that says nothing ("/"). */
+/* A kept copy of `path`, canonical when it exists. *ret is NULL when it is no absolute path, or one
+ * that says nothing ("/"). */
 static int keep_path(struct mount_rules_ctx *c, const char *path, const char **ret, struct err *e)
 {
 	char full[PATH_MAX];
@@ -109,19 +116,23 @@ static int own_place(struct mount_rules_ctx *c, const char *base, const char *na
 	return mount_rules_place(c, PLACE_STATE, path, e);
 }
 
-/* The usual places of cloche's own directories; CLOCHE_HOME moves them, but does not make the old ones free for all. */
+/* The usual places of cloche's own directories; CLOCHE_HOME moves them, but does not make the old
+ * ones free for all. */
 static int own_places(struct mount_rules_ctx *c, struct err *e)
 {
 	char tmp[64];
 
 	snprintf(tmp, sizeof(tmp), "/tmp/cloche-%u", (unsigned)getuid());
 	if (mount_rules_place(c, PLACE_STATE, getenv("CLOCHE_HOME"), e) < 0 ||
-	    mount_rules_place(c, PLACE_STATE, tmp, e) < 0 || own_place(c, getenv("XDG_DATA_HOME"), "cloche", e) < 0 ||
-	    own_place(c, getenv("XDG_CONFIG_HOME"), "cloche", e) < 0 || own_place(c, getenv("XDG_RUNTIME_DIR"), "cloche", e) < 0)
+	    mount_rules_place(c, PLACE_STATE, tmp, e) < 0 ||
+	    own_place(c, getenv("XDG_DATA_HOME"), "cloche", e) < 0 ||
+	    own_place(c, getenv("XDG_CONFIG_HOME"), "cloche", e) < 0 ||
+	    own_place(c, getenv("XDG_RUNTIME_DIR"), "cloche", e) < 0)
 		return -1;
 	for (size_t i = 0, n = c->n_places; i < n; i++)
-		if (!strcmp(c->places[i].name, PLACE_HOME) && (own_place(c, c->places[i].path, ".local/share/cloche", e) < 0 ||
-							       own_place(c, c->places[i].path, ".config/cloche", e) < 0))
+		if (!strcmp(c->places[i].name, PLACE_HOME) &&
+		    (own_place(c, c->places[i].path, ".local/share/cloche", e) < 0 ||
+		     own_place(c, c->places[i].path, ".config/cloche", e) < 0))
 			return -1;
 	return 0;
 }
@@ -155,7 +166,8 @@ int mount_rules_init(struct mount_rules_ctx *c, struct err *e)
 
 	if (mount_rules_place(c, PLACE_HOME, getenv("HOME"), e) < 0 ||
 	    (pw && mount_rules_place(c, PLACE_HOME, pw->pw_dir, e) < 0) ||
-	    mount_rules_place(c, PLACE_RUNTIME, getenv("XDG_RUNTIME_DIR"), e) < 0 || own_places(c, e) < 0)
+	    mount_rules_place(c, PLACE_RUNTIME, getenv("XDG_RUNTIME_DIR"), e) < 0 ||
+	    own_places(c, e) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(moved) / sizeof(moved[0]) && i < MOUNT_ALIASES_MAX; i++) {
 		const char *kept;
@@ -171,7 +183,8 @@ int mount_rules_init(struct mount_rules_ctx *c, struct err *e)
 	return 0;
 }
 
-static void know(struct mount_rules_ctx *c, int dirfd, const char *path, const struct mount_rule *rule)
+static void know(struct mount_rules_ctx *c, int dirfd, const char *path,
+		 const struct mount_rule *rule)
 {
 	struct stat st;
 
@@ -207,14 +220,17 @@ static const char *after(const char *pattern, const char *prefix)
 	return !strncmp(pattern, prefix, n) && pattern[n] == '/' ? pattern + n + 1 : NULL;
 }
 
-/* One entry of HOME/prefix against the rules. Says whether a pattern leads further down through it. */
+/* One entry of HOME/prefix against the rules. Says whether a pattern leads further down through it.
+ */
 static bool learn_entry(struct mount_rules_ctx *c, int dirfd, const char *prefix, const char *name)
 {
 	size_t n = strlen(name);
 	bool down = false;
 
 	for (size_t i = 0; i < mount_rules_n; i++) {
-		const char *rest = in_home_kind(&mount_rules[i]) ? after(mount_rules[i].pattern, prefix) : NULL;
+		const char *rest = in_home_kind(&mount_rules[i])
+					   ? after(mount_rules[i].pattern, prefix)
+					   : NULL;
 
 		if (!rest || rest[0] != name[0] || strncmp(rest, name, n))
 			continue;
@@ -241,11 +257,16 @@ static void learn_home(struct mount_rules_ctx *c, int fd, const char *prefix)
 		    !learn_entry(c, dirfd(list), prefix, d->d_name))
 			continue;
 		if (path_join(next, sizeof(next), prefix, d->d_name) == 0)
-			learn_home(c, openat(dirfd(list), d->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), next);
+			learn_home(c,
+				   openat(dirfd(list), d->d_name,
+					  O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+				   next);
 	}
 	/* Too long a list to read at each start: ask for each name instead. */
 	for (size_t i = 0; d && i < mount_rules_n; i++) {
-		const char *rest = in_home_kind(&mount_rules[i]) ? after(mount_rules[i].pattern, prefix) : NULL;
+		const char *rest = in_home_kind(&mount_rules[i])
+					   ? after(mount_rules[i].pattern, prefix)
+					   : NULL;
 
 		if (rest)
 			know(c, dirfd(list), rest, &mount_rules[i]);
@@ -262,7 +283,8 @@ void mount_rules_learn(struct mount_rules_ctx *c)
 		const struct mount_rule *r = &mount_rules[i];
 
 		/* What lies deeper is readable by root alone; other callers need no look. */
-		if ((r->kind == RULE_EXACT || r->kind == RULE_BELOW) && (root || !strchr(r->pattern + 1, '/')))
+		if ((r->kind == RULE_EXACT || r->kind == RULE_BELOW) &&
+		    (root || !strchr(r->pattern + 1, '/')))
 			know(c, AT_FDCWD, r->pattern, r);
 		for (size_t j = 0; j < c->n_places; j++) {
 			if (strcmp(c->places[j].name, r->pattern))
@@ -277,7 +299,8 @@ void mount_rules_learn(struct mount_rules_ctx *c)
 		know(c, AT_FDCWD, c->envs[j].path, c->envs[j].rule);
 	for (size_t j = 0; j < c->n_places; j++)
 		if (!strcmp(c->places[j].name, PLACE_HOME))
-			learn_home(c, open(c->places[j].path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), "");
+			learn_home(c, open(c->places[j].path, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+				   "");
 }
 
 /* The names of `pattern` stand in a row somewhere in `path`, whole. */
@@ -299,7 +322,8 @@ static bool in_place(const struct mount_rules_ctx *c, const struct mount_rule *r
 
 		if (strcmp(c->places[i].name, r->pattern))
 			continue;
-		if ((r->kind == RULE_PLACE && same) || (r->kind == RULE_PLACE_BELOW && path_within(path, place)) ||
+		if ((r->kind == RULE_PLACE && same) ||
+		    (r->kind == RULE_PLACE_BELOW && path_within(path, place)) ||
 		    (r->kind == RULE_PLACE_ABOVE && !same && path_within(place, path)))
 			return true;
 	}
@@ -311,8 +335,8 @@ static bool in_home(const struct mount_rules_ctx *c, const char *pattern, const 
 	for (size_t i = 0; i < c->n_places; i++) {
 		const char *home = c->places[i].path;
 
-		if (!strcmp(c->places[i].name, PLACE_HOME) && path_within(path, home) && path[strlen(home)] == '/' &&
-		    path_within(path + strlen(home) + 1, pattern))
+		if (!strcmp(c->places[i].name, PLACE_HOME) && path_within(path, home) &&
+		    path[strlen(home)] == '/' && path_within(path + strlen(home) + 1, pattern))
 			return true;
 	}
 	return false;
@@ -326,8 +350,10 @@ static bool in_env(const struct mount_rules_ctx *c, const struct mount_rule *r, 
 	return false;
 }
 
-/* `path` with a moved directory read as its usual name, or NULL. Never a match by accident: "/.config" is no real path. */
-static const char *alias(const struct mount_rules_ctx *c, size_t i, const char *path, char buf[PATH_MAX])
+/* `path` with a moved directory read as its usual name, or NULL. Never a match by accident:
+ * "/.config" is no real path. */
+static const char *alias(const struct mount_rules_ctx *c, size_t i, const char *path,
+			 char buf[PATH_MAX])
 {
 	const char *rest;
 
@@ -364,7 +390,8 @@ static bool matches(const struct mount_rules_ctx *c, const struct mount_rule *r,
 	return true;
 }
 
-static const struct mount_rule *first_match(const struct mount_rules_ctx *c, const char *path, bool rw, bool usual)
+static const struct mount_rule *first_match(const struct mount_rules_ctx *c, const char *path,
+					    bool rw, bool usual)
 {
 	/* Most paths have no name with a dot in front, and most rules are about such a name. */
 	bool dot = strstr(path, "/.") != NULL;
@@ -372,8 +399,8 @@ static const struct mount_rule *first_match(const struct mount_rules_ctx *c, con
 	for (size_t i = 0; i < mount_rules_n; i++) {
 		const struct mount_rule *r = &mount_rules[i];
 
-		if ((!dot && r->kind == RULE_NAMES && r->pattern[0] == '.') || (usual && r->kind != RULE_NAMES) ||
-		    (!rw && mount_class_rw_only(r->class)))
+		if ((!dot && r->kind == RULE_NAMES && r->pattern[0] == '.') ||
+		    (usual && r->kind != RULE_NAMES) || (!rw && mount_class_rw_only(r->class)))
 			continue;
 		if (matches(c, r, path))
 			return r;
@@ -381,7 +408,8 @@ static const struct mount_rule *first_match(const struct mount_rules_ctx *c, con
 	return NULL;
 }
 
-/* `path` ends in the first names of `pattern`, and the directory holds the rest: /x/.cargo with credentials.toml in it. */
+/* `path` ends in the first names of `pattern`, and the directory holds the rest: /x/.cargo with
+ * credentials.toml in it. */
 static bool holds_rest(const char *path, const char *pattern, int fd)
 {
 	size_t len = strlen(path);
@@ -402,13 +430,15 @@ static const struct mount_rule *first_held(const char *path, int fd)
 	if (!strstr(path, "/.")) /* all patterns of several names start with a dot */
 		return NULL;
 	for (size_t i = 0; i < mount_rules_n; i++)
-		if (mount_rules[i].kind == RULE_NAMES && holds_rest(path, mount_rules[i].pattern, fd))
+		if (mount_rules[i].kind == RULE_NAMES &&
+		    holds_rest(path, mount_rules[i].pattern, fd))
 			return &mount_rules[i];
 	return NULL;
 }
 
 /* As first_match (fd -1) or first_held, with each moved directory under its usual name. */
-static const struct mount_rule *through_aliases(const struct mount_rules_ctx *c, const char *path, int fd, bool rw)
+static const struct mount_rule *through_aliases(const struct mount_rules_ctx *c, const char *path,
+						int fd, bool rw)
 {
 	char buf[PATH_MAX];
 
@@ -424,14 +454,16 @@ static const struct mount_rule *through_aliases(const struct mount_rules_ctx *c,
 	return NULL;
 }
 
-const struct mount_rule *mount_rules_path(const struct mount_rules_ctx *c, const char *path, bool rw)
+const struct mount_rule *mount_rules_path(const struct mount_rules_ctx *c, const char *path,
+					  bool rw)
 {
 	const struct mount_rule *r = first_match(c, path, rw, false);
 
 	return r || !c->n_aliases ? r : through_aliases(c, path, -1, rw);
 }
 
-const struct mount_rule *mount_rules_fd(const struct mount_rules_ctx *c, const char *path, int fd, bool rw)
+const struct mount_rule *mount_rules_fd(const struct mount_rules_ctx *c, const char *path, int fd,
+					bool rw)
 {
 	const struct mount_rule *r;
 	struct statfs fs;

@@ -1,8 +1,10 @@
 /* Which host paths a box never sees: one table, and the matching of a path against it.
  *
- * A path is judged four ways, so that another spelling gives the same answer: by its names, by what a directory holds further down
- * (~/.cargo is refused when ~/.cargo/credentials.toml exists), by device and inode (a bind mount or a link of the same thing), and with the
- * directories that the environment moved (XDG_CONFIG_HOME, CARGO_HOME) read as their usual names. */
+ * A path is judged four ways, so that another spelling gives the same answer: by its names, by what
+ * a directory holds further down
+ * (~/.cargo is refused when ~/.cargo/credentials.toml exists), by device and inode (a bind mount or
+ * a link of the same thing), and with the directories that the environment moved (XDG_CONFIG_HOME,
+ * CARGO_HOME) read as their usual names. */
 #pragma once
 
 #include <stdbool.h>
@@ -37,10 +39,12 @@ enum mount_class {
 enum mount_rule_kind {
 	RULE_EXACT,   /* this absolute path itself */
 	RULE_BELOW,   /* this absolute path and everything below it */
-	RULE_NAMES,   /* these names in a row, anywhere in a path; or a directory on the way to them that holds the rest */
+	RULE_NAMES,   /* these names in a row, anywhere in a path; or a directory on the way to them
+			 that holds the rest */
 	RULE_IN_HOME, /* this path below the caller's home, and everything below it */
-	RULE_ENV,     /* the path that this environment variable names (or paths, with ':' between), and everything below */
-	RULE_PLACE,   /* a known place itself; pattern is its name */
+	RULE_ENV, /* the path that this environment variable names (or paths, with ':' between), and
+		     everything below */
+	RULE_PLACE,	  /* a known place itself; pattern is its name */
 	RULE_PLACE_BELOW, /* ... and everything below it */
 	RULE_PLACE_ABOVE, /* a directory that has the place somewhere below it */
 	RULE_KIND_N
@@ -50,7 +54,8 @@ struct mount_rule {
 	const char *pattern;
 	enum mount_rule_kind kind;
 	enum mount_class class;
-	const char *except; /* what is strictly below this path is allowed after all; NULL for nothing */
+	const char *except; /* what is strictly below this path is allowed after all; NULL for
+			       nothing */
 };
 extern const struct mount_rule mount_rules[];
 extern const size_t mount_rules_n;
@@ -75,7 +80,8 @@ struct mount_place {
 	const char *path; /* canonical where it exists */
 };
 struct mount_alias {
-	const char *path, *as; /* canonical directory, and the usual path that it stands for: "/.config" */
+	const char *path,
+		*as; /* canonical directory, and the usual path that it stands for: "/.config" */
 };
 struct mount_env {
 	const char *path;
@@ -96,20 +102,26 @@ struct mount_rules_ctx {
 	size_t n_places, n_aliases, n_envs, n_known, n_strings;
 };
 
-/* Starts from zeroed memory, with what mount_rules_place and mount_rules_keep already put there. Reads HOME (of the environment and of the user
- * database), XDG_*, CLOCHE_HOME and the variables of RULE_ENV, and the usual places of cloche's own directories. */
+/* Starts from zeroed memory, with what mount_rules_place and mount_rules_keep already put there.
+ * Reads HOME (of the environment and of the user database), XDG_*, CLOCHE_HOME and the variables of
+ * RULE_ENV, and the usual places of cloche's own directories. */
 int mount_rules_init(struct mount_rules_ctx *c, struct err *e);
 void mount_rules_free(struct mount_rules_ctx *c);
 /* Adds a place; a path that is empty or not absolute is passed over. */
 int mount_rules_place(struct mount_rules_ctx *c, const char *name, const char *path, struct err *e);
-/* Looks up device and inode of all that the rules name. Call once, after the last mount_rules_place. */
+/* Looks up device and inode of all that the rules name. Call once, after the last
+ * mount_rules_place. */
 void mount_rules_learn(struct mount_rules_ctx *c);
 /* A copy of `s` that lives as long as c, or NULL with *e. */
 const char *mount_rules_keep(struct mount_rules_ctx *c, const char *s, struct err *e);
 
 /* The rule that refuses this path (absolute, normalised), or NULL. By its names only. */
-const struct mount_rule *mount_rules_path(const struct mount_rules_ctx *c, const char *path, bool rw);
-/* The rule that refuses what `fd` (O_PATH) is open on: by device and inode, by what it holds, by its kind of file system. */
-const struct mount_rule *mount_rules_fd(const struct mount_rules_ctx *c, const char *path, int fd, bool rw);
-/* The rule of secrets that a single name falls under (".ssh"), or NULL: for the look into a shared directory. */
+const struct mount_rule *mount_rules_path(const struct mount_rules_ctx *c, const char *path,
+					  bool rw);
+/* The rule that refuses what `fd` (O_PATH) is open on: by device and inode, by what it holds, by
+ * its kind of file system. */
+const struct mount_rule *mount_rules_fd(const struct mount_rules_ctx *c, const char *path, int fd,
+					bool rw);
+/* The rule of secrets that a single name falls under (".ssh"), or NULL: for the look into a shared
+ * directory. */
 const struct mount_rule *mount_rules_name(const char *name);

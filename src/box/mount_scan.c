@@ -1,8 +1,10 @@
-/* A look into what is shared, and advice on what is not: FIFOs below an untrusted workspace, secrets and sockets at the top of a shared
- * directory, and the file that a command names but the box can't see.
+/* A look into what is shared, and advice on what is not: FIFOs below an untrusted workspace,
+ * secrets and sockets at the top of a shared directory, and the file that a command names but the
+ * box can't see.
  *
- * All of it is bounded and follows no links. It reads directories of the caller's that a hostile program may have filled: names are
- * printable before they are shown, and a look that is cut short says so. */
+ * All of it is bounded and follows no links. It reads directories of the caller's that a hostile
+ * program may have filled: names are printable before they are shown, and a look that is cut short
+ * says so. */
 #include "box/mount_check.h"
 
 #include <dirent.h>
@@ -39,7 +41,9 @@ static unsigned char entry_type(int dirfd, const struct dirent *d)
 
 	if (d->d_type != DT_UNKNOWN)
 		return d->d_type;
-	return fstatat(dirfd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? DT_UNKNOWN : (unsigned char)IFTODT(st.st_mode);
+	return fstatat(dirfd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0
+		       ? DT_UNKNOWN
+		       : (unsigned char)IFTODT(st.st_mode);
 }
 
 /* Takes ownership of fd. */
@@ -70,12 +74,18 @@ static int scan_entry(struct scan *s, int dirfd, const struct dirent *d, int lev
 	if (type == DT_FIFO) {
 		struct mount_shown shown;
 
-		r = err_set(e, ERR_REFUSED, "refused by the rule no FIFOs under --security-profile untrusted: %s is one, and leads to "
-					    "whoever opens it on the host; remove it, or share read-only", mount_show(&shown, s->path));
+		r = err_set(
+			e, ERR_REFUSED,
+			"refused by the rule no FIFOs under --security-profile untrusted: %s is one, and leads to "
+			"whoever opens it on the host; remove it, or share read-only",
+			mount_show(&shown, s->path));
 	} else if (level >= SCAN_DEPTH_MAX) {
 		s->complete = false;
 	} else {
-		r = scan_dir(s, openat(dirfd, d->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), level + 1, e);
+		r = scan_dir(s,
+			     openat(dirfd, d->d_name,
+				    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+			     level + 1, e);
 	}
 	s->len = keep;
 	s->path[keep] = '\0';
@@ -141,13 +151,16 @@ void mount_scan_top(struct mount_check *c, const struct box_mount *m, bool untru
 			continue;
 		r = d->d_name[0] == '.' ? mount_rules_name(d->d_name) : NULL;
 		if (r)
-			mount_note(c, "%s holds %s (%s): the box can read it", src.text, mount_show(&name, d->d_name),
-				   mount_class_name(r->class));
+			mount_note(c, "%s holds %s (%s): the box can read it", src.text,
+				   mount_show(&name, d->d_name), mount_class_name(r->class));
 		else if (!strcmp(d->d_name, ".env"))
 			mount_note(c, "%s holds .env: the box can read it", src.text);
 		else if (m->rw && !untrusted && (type == DT_SOCK || type == DT_FIFO))
-			mount_note(c, "%s holds %s, a %s of the host that the box can reach; shared with :ro it could not", src.text,
-				   mount_show(&name, d->d_name), type == DT_SOCK ? "socket" : "FIFO");
+			mount_note(
+				c,
+				"%s holds %s, a %s of the host that the box can reach; shared with :ro it could not",
+				src.text, mount_show(&name, d->d_name),
+				type == DT_SOCK ? "socket" : "FIFO");
 	}
 	closedir(list);
 }
@@ -168,12 +181,14 @@ static int box_path(const struct box_spec *spec, const char *arg, char ret[PATH_
 /* Does the box see a file under this path of its own? */
 static bool box_sees(const struct box_spec *spec, const char *path)
 {
-	static const char *const own[] = { "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/dev", "/proc", "/sys" };
+	static const char *const own[] = { "/usr",    "/bin", "/sbin", "/lib",	"/lib32", "/lib64",
+					   "/libx32", "/etc", "/dev",  "/proc", "/sys" };
 	const struct box_mount *m = NULL;
 	_cleanup_fd_ int src = -1, fd = -1;
 
 	for (size_t i = 0; i < spec->n_mounts; i++)
-		if (path_within(path, spec->mounts[i].dst) && (!m || strlen(spec->mounts[i].dst) > strlen(m->dst)))
+		if (path_within(path, spec->mounts[i].dst) &&
+		    (!m || strlen(spec->mounts[i].dst) > strlen(m->dst)))
 			m = &spec->mounts[i];
 	if (m) {
 		const char *rest = path + strlen(m->dst);
@@ -222,14 +237,16 @@ static bool has_workspace(const struct box_spec *spec)
 	return false;
 }
 
-bool mount_hint(struct mount_check *c, const struct box_spec *spec, const char *arg, char *buf, size_t cap)
+bool mount_hint(struct mount_check *c, const struct box_spec *spec, const char *arg, char *buf,
+		size_t cap)
 {
 	char real[PATH_MAX], cwd[PATH_MAX], there[PATH_MAX];
 	struct mount_shown word, place, from;
 	struct err ignored;
 	struct stat st;
 
-	if (!*arg || *arg == '-' || stat(arg, &st) < 0 || !(S_ISREG(st.st_mode) || (S_ISDIR(st.st_mode) && strchr(arg, '/'))) ||
+	if (!*arg || *arg == '-' || stat(arg, &st) < 0 ||
+	    !(S_ISREG(st.st_mode) || (S_ISDIR(st.st_mode) && strchr(arg, '/'))) ||
 	    path_canonical(arg, real) < 0 || path_canonical(".", cwd) < 0)
 		return false;
 	if (box_path(spec, arg, there) == 0 && box_sees(spec, there))
@@ -241,13 +258,15 @@ bool mount_hint(struct mount_check *c, const struct box_spec *spec, const char *
 	}
 	if (mount_check_learn(c, &ignored) < 0 || mount_rules_path(&c->rules, real, false))
 		return false;
-	if (!has_workspace(spec) && *arg != '/' && path_within(real, cwd) && !mount_rules_path(&c->rules, cwd, true)) {
-		snprintf(buf, cap, "%s exists here but the box does not see it: add --workspace .", word.text);
+	if (!has_workspace(spec) && *arg != '/' && path_within(real, cwd) &&
+	    !mount_rules_path(&c->rules, cwd, true)) {
+		snprintf(buf, cap, "%s exists here but the box does not see it: add --workspace .",
+			 word.text);
 		return true;
 	}
 	if (box_path(spec, *arg == '/' ? arg : strrchr(real, '/') + 1, there) < 0)
 		return false;
-	snprintf(buf, cap, "%s exists here but the box does not see it: add -v %s:%s:ro", word.text, mount_show(&from, real),
-		 mount_show(&place, there));
+	snprintf(buf, cap, "%s exists here but the box does not see it: add -v %s:%s:ro", word.text,
+		 mount_show(&from, real), mount_show(&place, there));
 	return true;
 }

@@ -1,15 +1,31 @@
-/* The table of host paths that a box never sees. Rows of one class stand together; the first row that matches gives the message, so the
- * more telling row comes first. How rows are matched is in mount_rules.c; that every row works, and has a neighbour that passes, is
- * tested by walking the table. */
+/* The table of host paths that a box never sees. Rows of one class stand together; the first row
+ * that matches gives the message, so the more telling row comes first. How rows are matched is in
+ * mount_rules.c; that every row works, and has a neighbour that passes, is tested by walking the
+ * table. */
 #include <assert.h>
 
 #include "box/mount_rules.h"
 
-#define NAMES(c, p) { .pattern = p, .kind = RULE_NAMES, .class = c }
-#define BELOW(c, p) { .pattern = p, .kind = RULE_BELOW, .class = c }
-#define EXACT(c, p) { .pattern = p, .kind = RULE_EXACT, .class = c }
-#define HOME(c, p) { .pattern = p, .kind = RULE_IN_HOME, .class = c }
-#define ENV(c, p) { .pattern = p, .kind = RULE_ENV, .class = c }
+#define NAMES(c, p)                                                                                \
+	{                                                                                          \
+		.pattern = p, .kind = RULE_NAMES, .class = c                                       \
+	}
+#define BELOW(c, p)                                                                                \
+	{                                                                                          \
+		.pattern = p, .kind = RULE_BELOW, .class = c                                       \
+	}
+#define EXACT(c, p)                                                                                \
+	{                                                                                          \
+		.pattern = p, .kind = RULE_EXACT, .class = c                                       \
+	}
+#define HOME(c, p)                                                                                 \
+	{                                                                                          \
+		.pattern = p, .kind = RULE_IN_HOME, .class = c                                     \
+	}
+#define ENV(c, p)                                                                                  \
+	{                                                                                          \
+		.pattern = p, .kind = RULE_ENV, .class = c                                         \
+	}
 
 const struct mount_rule mount_rules[] = {
 	/* A socket of these is the whole machine. */
@@ -77,7 +93,8 @@ const struct mount_rule mount_rules[] = {
 	{ PLACE_HOME, RULE_PLACE, CLASS_HOME, NULL },
 	{ PLACE_HOME, RULE_PLACE_ABOVE, CLASS_HOME, NULL },
 
-	/* cloche's own directories: registry, images, logs. A box that writes there is no longer in a box. */
+	/* cloche's own directories: registry, images, logs. A box that writes there is no longer in
+	   a box. */
 	{ PLACE_STATE, RULE_PLACE_BELOW, CLASS_STATE, NULL },
 	{ PLACE_STATE, RULE_PLACE_ABOVE, CLASS_STATE, NULL },
 
@@ -286,29 +303,39 @@ const struct mount_rule mount_rules[] = {
 const size_t mount_rules_n = sizeof(mount_rules) / sizeof(mount_rules[0]);
 
 #define NO_OPTION "no option allows it; "
-#define TOKEN NO_OPTION "give the box a token of its own with -e, or copy what it needs into the workspace"
+#define TOKEN                                                                                      \
+	NO_OPTION                                                                                  \
+	"give the box a token of its own with -e, or copy what it needs into the workspace"
 
 static const struct {
 	const char *name, *advice;
 } classes[] = {
-	[CLASS_SYSTEM] = { "host system path", NO_OPTION "name the directory below it that the box needs, or copy it" },
+	[CLASS_SYSTEM] = { "host system path",
+			   NO_OPTION "name the directory below it that the box needs, or copy it" },
 	[CLASS_SYSTEM_RW] = { "host system path, read-write", "add :ro to show it read-only" },
-	[CLASS_SOCKET] = { "host control socket", NO_OPTION "whoever reaches it commands the host" },
-	[CLASS_STATE] = { "cloche's own state", NO_OPTION "name a directory that does not hold it" },
+	[CLASS_SOCKET] = { "host control socket",
+			   NO_OPTION "whoever reaches it commands the host" },
+	[CLASS_STATE] = { "cloche's own state",
+			  NO_OPTION "name a directory that does not hold it" },
 	[CLASS_HOME] = { "the home directory", NO_OPTION "name the project's directory below it" },
 	[CLASS_KEYS] = { "private keys", NO_OPTION "copy what the box needs into the workspace" },
 	[CLASS_CLOUD] = { "cloud credentials", TOKEN },
 	[CLASS_CONTAINER] = { "registry and cluster credentials", TOKEN },
 	[CLASS_PACKAGE] = { "package manager token", TOKEN },
 	[CLASS_SOURCE_CONTROL] = { "source control credentials", TOKEN },
-	[CLASS_BROWSER] = { "browser profile", NO_OPTION "copy what the box needs into the workspace" },
-	[CLASS_PASSWORDS] = { "password manager", NO_OPTION "copy what the box needs into the workspace" },
+	[CLASS_BROWSER] = { "browser profile",
+			    NO_OPTION "copy what the box needs into the workspace" },
+	[CLASS_PASSWORDS] = { "password manager",
+			      NO_OPTION "copy what the box needs into the workspace" },
 	[CLASS_DATABASE] = { "database passwords", TOKEN },
-	[CLASS_MESSAGES] = { "mail and messages", NO_OPTION "copy what the box needs into the workspace" },
+	[CLASS_MESSAGES] = { "mail and messages",
+			     NO_OPTION "copy what the box needs into the workspace" },
 	[CLASS_AGENT] = { "agent credentials", TOKEN },
 	[CLASS_WALLET] = { "wallet", NO_OPTION "copy what the box needs into the workspace" },
-	[CLASS_HISTORY] = { "command history", NO_OPTION "copy what the box needs into the workspace" },
-	[CLASS_STARTUP] = { "code that the host runs later, read-write", "add :ro to show it read-only" },
+	[CLASS_HISTORY] = { "command history",
+			    NO_OPTION "copy what the box needs into the workspace" },
+	[CLASS_STARTUP] = { "code that the host runs later, read-write",
+			    "add :ro to show it read-only" },
 };
 static_assert(sizeof(classes) / sizeof(classes[0]) == CLASS_N, "a name and advice for every class");
 

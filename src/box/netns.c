@@ -26,8 +26,8 @@ static int loopback_up(struct err *e)
 	return r;
 }
 
-/* Nothing here may write errno but a call that fails for good: init reads its own at the same time. So no cleanup attributes, and nothing that is
- * allowed to fail. */
+/* Nothing here may write errno but a call that fails for good: init reads its own at the same time.
+ * So no cleanup attributes, and nothing that is allowed to fail. */
 static int netns_make(const struct netns *n, int *ret, struct err *e)
 {
 	if (unshare(CLONE_NEWNET) < 0)
@@ -57,8 +57,8 @@ int netns_start(struct netns *n, struct err *e)
 	return n->pid < 0 ? err_sys(e, "start the network helper") : 0;
 }
 
-/* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made /proc/sys read-only; then they stay privileged, which
- * is the kernel's own default and no harm. */
+/* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made
+ * /proc/sys read-only; then they stay privileged, which is the kernel's own default and no harm. */
 static void low_ports(int proc)
 {
 	(void)fd_write_file_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0");

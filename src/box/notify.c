@@ -32,12 +32,14 @@ static int start_thread(void *(*run)(void *), void *arg)
 	return r;
 }
 
-/* Reads the caller's name; the answer counts only if the notification still stands after it, else the pid may be another's by now. */
+/* Reads the caller's name; the answer counts only if the notification still stands after it, else
+ * the pid may be another's by now. */
 static void record(struct notify *n, const struct seccomp_notif *req, bool ended)
 {
 	unsigned at = atomic_load(&n->n_denied);
 	struct box_denied *d;
-	char path[48], comm[sizeof(d->comm) + 8]; /* the kernel adds a newline, and reading needs a byte more than the file has */
+	char path[48], comm[sizeof(d->comm) + 8]; /* the kernel adds a newline, and reading needs a
+						     byte more than the file has */
 
 	if (at >= BOX_DENIED_MAX) {
 		if (!ended)
@@ -84,8 +86,8 @@ static void *mediate_thread(void *arg)
 	return NULL;
 }
 
-/* A connect may wait as long as its server likes: it waits on a thread of its own, so that the listener goes on hearing escapes. False when too many
- * wait already. */
+/* A connect may wait as long as its server likes: it waits on a thread of its own, so that the
+ * listener goes on hearing escapes. False when too many wait already. */
 static bool mediate_apart(struct notify *n, const struct seccomp_notif *req)
 {
 	struct mediated *m;
@@ -119,7 +121,8 @@ static void answer(struct notify *n, const struct seccomp_notif *req)
 	ioctl(n->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
 }
 
-/* RECV answers ENOENT also when the last task that used the filter has ended; then the listener hangs up. */
+/* RECV answers ENOENT also when the last task that used the filter has ended; then the listener
+ * hangs up. */
 static bool filter_gone(int listener)
 {
 	struct pollfd p = { .fd = listener, .events = POLLIN };
@@ -147,8 +150,9 @@ static void *notify_loop(void *arg)
 			continue;
 		if (errno != ENOENT || filter_gone(n->listener))
 			return NULL;
-		/* A signal took a notification away before it could be read. Where hardly any notified call is one that an ordinary program
-		 * makes, that is an escape attempt; where connect is mediated, it is an interrupted connect as a rule. */
+		/* A signal took a notification away before it could be read. Where hardly any
+		 * notified call is one that an ordinary program makes, that is an escape attempt;
+		 * where connect is mediated, it is an interrupted connect as a rule. */
 		atomic_fetch_add(&n->lost, 1);
 		if (!n->request->untrusted) {
 			end_box(n, NULL);
@@ -162,8 +166,8 @@ static void on_wake(int sig)
 	(void)sig; /* it is there to interrupt */
 }
 
-int notify_start(struct notify *n, int listener, int init, pid_t init_pid, const struct box_spec *spec,
-		 const struct sc_request *request, struct err *e)
+int notify_start(struct notify *n, int listener, int init, pid_t init_pid,
+		 const struct box_spec *spec, const struct sc_request *request, struct err *e)
 {
 	int r;
 
@@ -172,7 +176,8 @@ int notify_start(struct notify *n, int listener, int init, pid_t init_pid, const
 	n->init_pid = init_pid;
 	n->spec = spec;
 	n->request = request;
-	sigaction(SIGURG, &(struct sigaction){ .sa_handler = on_wake }, NULL); /* without SA_RESTART */
+	sigaction(SIGURG, &(struct sigaction){ .sa_handler = on_wake },
+		  NULL); /* without SA_RESTART */
 	r = start_thread(notify_loop, n);
 	if (r != 0) {
 		errno = r;

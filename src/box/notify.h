@@ -1,8 +1,10 @@
-/* The listener: answers the calls that the filter sends to cloche, on a thread that only ever blocks in RECV.
+/* The listener: answers the calls that the filter sends to cloche, on a thread that only ever
+ * blocks in RECV.
  *
- * An event loop that polls before it receives loses what a signal takes away in between (measured: up to half of the calls of a process
- * under a fast timer leave no trace); a blocked RECV gets one ENOENT for each. The refusal never depends on the record: without an
- * answer the call does not happen, and if the listener goes, it answers ENOSYS. Source: seccomp_unotify(2). */
+ * An event loop that polls before it receives loses what a signal takes away in between (measured:
+ * up to half of the calls of a process under a fast timer leave no trace); a blocked RECV gets one
+ * ENOENT for each. The refusal never depends on the record: without an answer the call does not
+ * happen, and if the listener goes, it answers ENOSYS. Source: seccomp_unotify(2). */
 #pragma once
 
 #include <pthread.h>
@@ -15,24 +17,25 @@
 
 struct notify {
 	bool running;
-	int listener;  /* owned */
-	int init;      /* pidfd of init, borrowed: killing it ends the box */
+	int listener; /* owned */
+	int init;     /* pidfd of init, borrowed: killing it ends the box */
 	pid_t init_pid;
 	const struct box_spec *spec;
 	const struct sc_request *request;
 	struct box_denied denied[BOX_DENIED_MAX];
 	atomic_uint n_denied;
 	atomic_uint lost, mediating;
-	atomic_int tid;    /* of the thread, once it runs */
+	atomic_int tid; /* of the thread, once it runs */
 	atomic_bool stop;
 	atomic_int escape; /* index into denied + 1 of the call that ended the box; 0 none */
 };
 
 /* Takes the listener and starts the thread. `init` must stay open until the thread is gone. */
-int notify_start(struct notify *n, int listener, int init, pid_t init_pid, const struct box_spec *spec,
-		 const struct sc_request *request, struct err *e);
-/* When nobody is left who could make a refused call: the thread ends while its owner goes on, which the end of the process would have to wait for.
- * Only a hint: a thread that misses it is ended by that. */
+int notify_start(struct notify *n, int listener, int init, pid_t init_pid,
+		 const struct box_spec *spec, const struct sc_request *request, struct err *e);
+/* When nobody is left who could make a refused call: the thread ends while its owner goes on, which
+ * the end of the process would have to wait for. Only a hint: a thread that misses it is ended by
+ * that. */
 void notify_stop(struct notify *n);
 /* The call that ended the box, or NULL. */
 const struct box_denied *notify_escape(const struct notify *n);

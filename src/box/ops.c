@@ -1,14 +1,17 @@
 /* The child's half of a plan.
  *
- * The new root is mounted over some existing directory ("the stage"), furnished from inside, and becomes the root by pivot_root(".", ".");
- * then the old root, now below it, is detached. Everything of the host is opened before, so the stage may cover it.
+ * The new root is mounted over some existing directory ("the stage"), furnished from inside, and
+ * becomes the root by pivot_root(".", "."); then the old root, now below it, is detached.
+ * Everything of the host is opened before, so the stage may cover it.
  *
- * Two ways to reach a place in the new root. Where every component is of our own making (the host image's skeleton, /dev, /proc) a relative
- * path from the new root is safe and cheapest. Where the path may lead through what somebody else wrote (a --rootfs, another mount) the
- * place is opened step by step inside the root (base/path.h) and mounted by descriptor: a planted link leads nowhere else.
+ * Two ways to reach a place in the new root. Where every component is of our own making (the host
+ * image's skeleton, /dev, /proc) a relative path from the new root is safe and cheapest. Where the
+ * path may lead through what somebody else wrote (a --rootfs, another mount) the place is opened
+ * step by step inside the root (base/path.h) and mounted by descriptor: a planted link leads
+ * nowhere else.
  *
- * What may go wrong: a kernel that forbids a mount in a user namespace answers EPERM; the message names the op's path, and `cloche doctor`
- * says why. */
+ * What may go wrong: a kernel that forbids a mount in a user namespace answers EPERM; the message
+ * names the op's path, and `cloche doctor` says why. */
 #include "box/ops.h"
 
 #include <errno.h>
@@ -30,12 +33,16 @@
 #define ATTACH "attach"
 #define ROOT "root"
 #define FIXED_FLAGS (MS_NOSUID | MS_NODEV)
-/* As the new root sees them: what is above a mount's root is the directory that it is mounted in. */
+/* As the new root sees them: what is above a mount's root is the directory that it is mounted in.
+ */
 #define ABOVE "../"
 /* What /proc is covered with. */
-#define COVER_ATTR (SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV | SYS_MOUNT_ATTR_NOEXEC)
+#define COVER_ATTR                                                                                 \
+	(SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |                    \
+	 SYS_MOUNT_ATTR_NOEXEC)
 
-/* Where the new root is staged: any directory that holds no system path. It is covered only in the child's own mount namespace. */
+/* Where the new root is staged: any directory that holds no system path. It is covered only in the
+ * child's own mount namespace. */
 static const char *const stages[] = { "/tmp", "/mnt", "/srv", "/home", "/var" };
 
 struct walk {
@@ -44,7 +51,7 @@ struct walk {
 	int scratch; /* the tmpfs that holds the root, or its upper side, and the helpers above */
 	int empty;
 	unsigned views; /* made so far: each has a name of its own on the scratch tmpfs */
-	bool ready;  /* the ops marked so stand already */
+	bool ready;	/* the ops marked so stand already */
 };
 
 static int source_open(struct plan_source *s, struct err *e)
@@ -58,11 +65,17 @@ static int source_open(struct plan_source *s, struct err *e)
 		_cleanup_fd_ int at = mount_open_checked(s->check);
 
 		if (at < 0)
-			return err_sys(e, "%s: it changed while the box was being built, or can't be opened", s->path);
-		fd = s->tree ? sys_open_tree(at, "", AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE | SYS_AT_RECURSIVE | O_CLOEXEC) :
-			       fd_steal(&at);
+			return err_sys(
+				e,
+				"%s: it changed while the box was being built, or can't be opened",
+				s->path);
+		fd = s->tree ? sys_open_tree(at, "",
+					     AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE |
+						     SYS_AT_RECURSIVE | O_CLOEXEC)
+			     : fd_steal(&at);
 	} else if (s->tree) {
-		fd = sys_open_tree(AT_FDCWD, s->path, SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
+		fd = sys_open_tree(AT_FDCWD, s->path,
+				   SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
 	} else {
 		fd = open(s->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
@@ -70,7 +83,9 @@ static int source_open(struct plan_source *s, struct err *e)
 		return err_sys(e, "open %s", s->path);
 	s->fd = fd;
 	if (s->rdev && (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != s->rdev))
-		return err_set(e, ERR_REFUSED, "%s: another device is there than the one that was checked", s->path);
+		return err_set(e, ERR_REFUSED,
+			       "%s: another device is there than the one that was checked",
+			       s->path);
 	return 0;
 }
 
@@ -78,19 +93,21 @@ int ops_open_sources(struct plan *p, struct err *e)
 {
 	for (unsigned i = 0; i < p->n_sources; i++)
 		if (p->sources[i].check && source_open(&p->sources[i], e) < 0)
-			return err_at(e, p->sources[i].check->workspace ? STAGE_WORKSPACE : STAGE_MOUNT);
+			return err_at(e, p->sources[i].check->workspace ? STAGE_WORKSPACE
+									: STAGE_MOUNT);
 	return 0;
 }
 
 /* Opens the place of an op whose path may be strange. */
 static int place_open(const struct walk *w, const struct op *op)
 {
-	return op->strange ? path_open_in_root(w->root, op->path, O_CLOEXEC) :
-			     path_open_beneath(w->root, op->path, O_CLOEXEC);
+	return op->strange ? path_open_in_root(w->root, op->path, O_CLOEXEC)
+			   : path_open_beneath(w->root, op->path, O_CLOEXEC);
 }
 
-/* Is every component of our own or the kernel's making? Then mount(2) takes paths relative to the working directory, the new root. A bind so made
- * costs half of a detached mount, which is a mount namespace of its own that the kernel makes and dissolves. */
+/* Is every component of our own or the kernel's making? Then mount(2) takes paths relative to the
+ * working directory, the new root. A bind so made costs half of a detached mount, which is a mount
+ * namespace of its own that the kernel makes and dissolves. */
 static bool plain(const struct walk *w, const struct op *op)
 {
 	return !op->strange && !w->p->root_overlay;
@@ -102,7 +119,8 @@ static const char *place_path(const struct walk *w, const struct op *op, char bu
 	if (plain(w, op) && op->kind != OP_LOWER)
 		return op->path;
 	if (plain(w, op)) {
-		/* Absolute by descriptor, so that it holds while the working directory is a lower directory. */
+		/* Absolute by descriptor, so that it holds while the working directory is a lower
+		 * directory. */
 		int n = snprintf(buf, 64, "/proc/self/fd/%d/%s", w->root, op->path);
 
 		if (n > 0 && n < 64)
@@ -126,12 +144,14 @@ static int attach(const struct walk *w, const struct op *op, int tree, struct er
 		place = place_open(w, op);
 		if (place < 0)
 			return err_sys(e, "mount target /%s", op->path);
-		r = sys_move_mount(tree, "", place, "", SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
+		r = sys_move_mount(tree, "", place, "",
+				   SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
 	}
 	return r < 0 ? err_sys(e, "mount on /%s", op->path) : 0;
 }
 
-/* Binds for plain places. `attr` may be 0: what is bound keeps the attributes that it has. Nobody but init sees the mount before they are set. */
+/* Binds for plain places. `attr` may be 0: what is bound keeps the attributes that it has. Nobody
+ * but init sees the mount before they are set. */
 static int bind(const char *from, const struct op *op, uint64_t attr, struct err *e)
 {
 	struct sys_mount_attr set = { .attr_set = attr };
@@ -167,7 +187,8 @@ static int op_file(const struct walk *w, const struct op *op, struct err *e)
 		fd = path_make_file(w->root, op->path);
 		return fd < 0 ? err_sys(e, "file /%s of the box", op->path) : 0;
 	}
-	fd = openat(w->root, op->path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_EXCL, op->mode);
+	fd = openat(w->root, op->path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_EXCL,
+		    op->mode);
 	if (fd < 0)
 		return errno == EEXIST && op->len == 0 ? 0 : err_sys(e, "make file /%s", op->path);
 	if (op->len > 0 && fd_write_all(fd, op->text, op->len) < 0)
@@ -175,8 +196,8 @@ static int op_file(const struct walk *w, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* Stands in a source. An id-mapped one comes as a detached mount, which must be attached to be stood in; source_leave takes it off again, when
- * the overlay holds a copy of its own. */
+/* Stands in a source. An id-mapped one comes as a detached mount, which must be attached to be
+ * stood in; source_leave takes it off again, when the overlay holds a copy of its own. */
 static int source_enter(const struct walk *w, const struct plan_source *s, struct err *e)
 {
 	if (s->check && s->tree &&
@@ -200,17 +221,23 @@ static int source_leave(const struct walk *w, const struct plan_source *s, struc
 	return 0;
 }
 
-/* Where no overlay can be had: the directory has mounts below it that this user namespace may not take apart, or an outer container has used up the
- * depth of overlays. Read-only by bind then, which leaves the host's sockets in it reachable: told in a note, and no choice for hostile code. */
+/* Where no overlay can be had: the directory has mounts below it that this user namespace may not
+ * take apart, or an outer container has used up the depth of overlays. Read-only by bind then,
+ * which leaves the host's sockets in it reachable: told in a note, and no choice for hostile code.
+ */
 static int lower_bind(const struct walk *w, const struct op *op, struct err *e)
 {
-	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV };
+	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID |
+						   SYS_MOUNT_ATTR_NODEV };
 	const struct plan_source *s = &w->p->sources[op->source];
 	_cleanup_fd_ int tree = -1;
 
 	if (w->p->strict)
-		return err_set(e, ERR_MISSING, "%s can't be shown through an overlay here (mounts below it, or a container in a container), "
-			       "and the untrusted profile takes nothing less", s->path);
+		return err_set(
+			e, ERR_MISSING,
+			"%s can't be shown through an overlay here (mounts below it, or a container in a container), "
+			"and the untrusted profile takes nothing less",
+			s->path);
 	tree = sys_open_tree(AT_FDCWD, ".", SYS_OPEN_TREE_CLONE | SYS_AT_RECURSIVE | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
 		return err_sys(e, "bind %s read-only", s->path);
@@ -221,8 +248,8 @@ static int lower_bind(const struct walk *w, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* A lower-only overlay: sockets and FIFOs of the host are not reachable through it, and mountinfo tells no host path. It needs two lower
- * directories; the second is empty. */
+/* A lower-only overlay: sockets and FIFOs of the host are not reachable through it, and mountinfo
+ * tells no host path. It needs two lower directories; the second is empty. */
 static int op_lower(const struct walk *w, const struct op *op, struct err *e)
 {
 	const struct plan_source *s = &w->p->sources[op->source];
@@ -250,7 +277,8 @@ static int op_bind(const struct walk *w, const struct op *op, struct err *e)
 	struct sys_mount_attr attr = { .attr_set = op->flags };
 	int tree;
 
-	if (plain(w, op) && !s->check && !s->rdev) /* a node or file of the host's own, nothing that a check has named */
+	if (plain(w, op) && !s->check &&
+	    !s->rdev) /* a node or file of the host's own, nothing that a check has named */
 		return bind(s->path, op, op->flags, e);
 	if (source_open(s, e) < 0)
 		return -1;
@@ -260,7 +288,8 @@ static int op_bind(const struct walk *w, const struct op *op, struct err *e)
 	return attach(w, op, tree, e);
 }
 
-static int op_mount(const struct walk *w, const struct op *op, const char *type, unsigned long flags, struct err *e)
+static int op_mount(const struct walk *w, const struct op *op, const char *type,
+		    unsigned long flags, struct err *e)
 {
 	_cleanup_fd_ int place = -1;
 	char target[64];
@@ -278,8 +307,10 @@ static int op_proc(const struct walk *w, const struct op *op, struct err *e)
 	if (op_mount(w, op, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, e) == 0)
 		return 0;
 	if (e->num == EPERM)
-		return err_set(e, ERR_MISSING, "the kernel gives no fresh /proc here, because the /proc outside is itself masked (a "
-			       "container?): use --proc none, or start the outer container with an unmasked /proc");
+		return err_set(
+			e, ERR_MISSING,
+			"the kernel gives no fresh /proc here, because the /proc outside is itself masked (a "
+			"container?): use --proc none, or start the outer container with an unmasked /proc");
 	return -1;
 }
 
@@ -288,16 +319,20 @@ static int op_mask(const struct walk *w, const struct op *op, struct err *e)
 	struct sys_mount_attr attr = { .attr_set = COVER_ATTR };
 	_cleanup_fd_ int tree = -1;
 
-	/* Looked at before, since a mount made and not used costs the kernel ten times as much as the look. */
+	/* Looked at before, since a mount made and not used costs the kernel ten times as much as
+	 * the look. */
 	if (faccessat(w->root, op->path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : err_sys(e, "look at /%s", op->path);
 	if (plain(w, op))
-		return op->mode == S_IFREG ? bind("dev/null", op, 0, e) : bind(ABOVE EMPTY, op, COVER_ATTR, e);
+		return op->mode == S_IFREG ? bind("dev/null", op, 0, e)
+					   : bind(ABOVE EMPTY, op, COVER_ATTR, e);
 	if (op->mode == S_IFREG)
-		tree = sys_open_tree(w->root, "dev/null", SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
+		tree = sys_open_tree(w->root, "dev/null",
+				     SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
 	else
 		tree = sys_open_tree(w->empty, "", AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE | O_CLOEXEC);
-	if (tree < 0 || (op->mode == S_IFDIR && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0))
+	if (tree < 0 ||
+	    (op->mode == S_IFDIR && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0))
 		return err_sys(e, "mask /%s", op->path);
 	return attach(w, op, tree, e);
 }
@@ -309,7 +344,8 @@ static int op_view(struct walk *w, const struct op *op, struct err *e)
 	_cleanup_fd_ int fd = -1, tree = -1;
 
 	snprintf(name, sizeof(name), ABOVE VIEW "%u", w->views++);
-	fd = openat(w->scratch, name + strlen(ABOVE), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	fd = openat(w->scratch, name + strlen(ABOVE), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+		    0444);
 	if (fd < 0 || fd_write_all(fd, op->text, op->len) < 0)
 		return err_sys(e, "write the view for /%s", op->path);
 	if (plain(w, op))
@@ -327,7 +363,8 @@ static int op_readonly(const struct walk *w, const struct op *op, struct err *e)
 
 	if (plain(w, op))
 		return bind(op->path, op, SYS_MOUNT_ATTR_RDONLY, e);
-	tree = sys_open_tree(w->root, op->path, SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
+	tree = sys_open_tree(w->root, op->path,
+			     SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
 		return err_sys(e, "make /%s read-only", op->path);
 	return attach(w, op, tree, e);
@@ -372,7 +409,8 @@ static int root_open(struct walk *w, struct err *e)
 	return w->root < 0 ? err_sys(e, "open the new root") : 0;
 }
 
-/* The overlay over the working directory: upper and work on the scratch tmpfs, the lower by ".", so that no host path shows in mountinfo. */
+/* The overlay over the working directory: upper and work on the scratch tmpfs, the lower by ".", so
+ * that no host path shows in mountinfo. */
 static int overlay_here(struct walk *w, struct err *e)
 {
 	char target[64], options[160];
@@ -381,8 +419,10 @@ static int overlay_here(struct walk *w, struct err *e)
 	    mkdirat(w->scratch, ROOT, 0755) < 0)
 		return err_sys(e, "prepare the overlay");
 	snprintf(target, sizeof(target), "/proc/self/fd/%d/" ROOT, w->scratch);
-	snprintf(options, sizeof(options),
-		 "lowerdir=.,upperdir=/proc/self/fd/%d/upper,workdir=/proc/self/fd/%d/work,userxattr", w->scratch, w->scratch);
+	snprintf(
+		options, sizeof(options),
+		"lowerdir=.,upperdir=/proc/self/fd/%d/upper,workdir=/proc/self/fd/%d/work,userxattr",
+		w->scratch, w->scratch);
 	if (mount("cloche", target, "overlay", FIXED_FLAGS, options) < 0)
 		return err_sys(e, "overlay");
 	return root_open(w, e);
@@ -430,7 +470,8 @@ static int root_mount(struct walk *w, struct err *e)
 		return err_sys(e, "prepare the new root");
 	if (w->p->root_overlay)
 		return root_overlay(w, e);
-	/* Not every file system can be below an overlay; then the skeleton is of no use, and nothing is lost but time. */
+	/* Not every file system can be below an overlay; then the skeleton is of no use, and
+	 * nothing is lost but time. */
 	w->ready = w->p->skeleton && overlay_here(w, e) == 0;
 	return w->ready ? 0 : root_plain(w, e);
 }
@@ -455,7 +496,8 @@ int ops_run(struct plan *p, struct err *e)
 			return err_at(e, STAGE_MOUNT);
 	if (root_enter(&w, e) < 0)
 		return err_at(e, STAGE_MOUNT);
-	/* Every descriptor of the host's tree goes now: init must hold none when it runs something foreign. */
+	/* Every descriptor of the host's tree goes now: init must hold none when it runs something
+	 * foreign. */
 	for (unsigned i = 0; i < p->n_sources; i++)
 		fd_close(&p->sources[i].fd);
 	fd_close(&w.empty);

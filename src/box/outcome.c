@@ -77,14 +77,21 @@ static void judge_exec(const struct box_spec *spec, const struct err *why, struc
 	str_printable(safe, sizeof(safe), spec->argv[0]);
 	str_printable(image, sizeof(image), spec->root.name);
 	if (missing)
-		err_set(&o->err, ERR_EXEC, "no command %s in image %s, or none that its #! line names: check the name, or mount the directory "
-			"that holds it", safe, image);
+		err_set(&o->err, ERR_EXEC,
+			"no command %s in image %s, or none that its #! line names: check the name, or mount the directory "
+			"that holds it",
+			safe, image);
 	else if (why->num == ENOEXEC)
-		err_set(&o->err, ERR_EXEC, "%s in image %s is no program of this machine and has no #! line", safe, image);
+		err_set(&o->err, ERR_EXEC,
+			"%s in image %s is no program of this machine and has no #! line", safe,
+			image);
 	else if (why->num == EACCES || why->num == EPERM || why->num == EISDIR)
-		err_set(&o->err, ERR_EXEC, "%s in image %s can't be executed: is it a file with the x bit?", safe, image);
+		err_set(&o->err, ERR_EXEC,
+			"%s in image %s can't be executed: is it a file with the x bit?", safe,
+			image);
 	else
-		err_set(&o->err, ERR_EXEC, "%s in image %s can't be executed: %s", safe, image, strerror(why->num));
+		err_set(&o->err, ERR_EXEC, "%s in image %s can't be executed: %s", safe, image,
+			strerror(why->num));
 	o->err.num = why->num;
 	fault_set(o, FAULT_EXEC_FAILED);
 	o->exit_code = missing ? 127 : 126;
@@ -96,12 +103,14 @@ static void judge_escape(const struct box_denied *d, struct box_outcome *o)
 	char safe[64];
 
 	str_printable(safe, sizeof(safe), d->comm);
-	err_set(&o->err, ERR_REFUSED, "process %s (host pid %d) called %s, which no program in a box may; the box was ended", safe, d->pid,
-		name ? name : "a system call of the ending set");
+	err_set(&o->err, ERR_REFUSED,
+		"process %s (host pid %d) called %s, which no program in a box may; the box was ended",
+		safe, d->pid, name ? name : "a system call of the ending set");
 	fault_set(o, FAULT_ESCAPE_BLOCKED);
 }
 
-/* The command ended by itself, or by a signal. Only SIGKILL needs explaining: cloche and the cgroup know whether they sent it. */
+/* The command ended by itself, or by a signal. Only SIGKILL needs explaining: cloche and the cgroup
+ * know whether they sent it. */
 static void judge_end(const struct box_evidence *v, struct box_outcome *o)
 {
 	if (WIFEXITED(v->status)) {
@@ -111,7 +120,8 @@ static void judge_end(const struct box_evidence *v, struct box_outcome *o)
 	o->signal = WTERMSIG(v->status);
 	o->exit_code = 128 + o->signal;
 	if (o->signal == SIGKILL) {
-		err_set(&o->err, ERR_SYS, "the command was ended by a SIGKILL that cloche did not send");
+		err_set(&o->err, ERR_SYS,
+			"the command was ended by a SIGKILL that cloche did not send");
 		fault_set(o, FAULT_KILLED);
 	}
 }
@@ -125,25 +135,30 @@ void outcome_judge(const struct box_spec *spec, const struct box_evidence *v, st
 		judge_exec(spec, v->err, o);
 	} else if (v->failed) {
 		o->err = *v->err;
-		str_printable(o->err.msg, sizeof(o->err.msg), v->err->msg); /* it may quote a path: one line, whatever it holds */
+		str_printable(o->err.msg, sizeof(o->err.msg),
+			      v->err->msg); /* it may quote a path: one line, whatever it holds */
 		fault_set(o, FAULT_STARTUP_FAILED);
 	} else if (v->start_deadline) {
-		err_set(&o->err, ERR_SYS, "the box was not built in time: a dead network mount or a machine out of memory?");
+		err_set(&o->err, ERR_SYS,
+			"the box was not built in time: a dead network mount or a machine out of memory?");
 		err_at(&o->err, STAGE_MOUNT);
 		fault_set(o, FAULT_STARTUP_FAILED);
 	} else if (v->escape) {
 		judge_escape(v->escape, o);
 	} else if (v->hit == LIMIT_HIT_WORKSPACE) {
-		err_set(&o->err, ERR_SYS, "the workspace grew beyond its limit of %llu bytes (--workspace-max)",
+		err_set(&o->err, ERR_SYS,
+			"the workspace grew beyond its limit of %llu bytes (--workspace-max)",
 			(unsigned long long)spec->limits.workspace_max);
 		fault_set(o, FAULT_WORKSPACE_FULL);
 	} else if (v->hit == LIMIT_HIT_MEMORY || (v->oom_kills != UINT64_MAX && v->oom_kills > 0)) {
-		err_set(&o->err, ERR_SYS, "the box went beyond its memory limit of %llu MiB%s%s (--memory)",
-			(unsigned long long)(spec->limits.memory >> 20), o->usage.filled_by[0] ? ", filled by " : "",
-			o->usage.filled_by);
+		err_set(&o->err, ERR_SYS,
+			"the box went beyond its memory limit of %llu MiB%s%s (--memory)",
+			(unsigned long long)(spec->limits.memory >> 20),
+			o->usage.filled_by[0] ? ", filled by " : "", o->usage.filled_by);
 		fault_set(o, FAULT_OOM);
 	} else if (v->deadline) {
-		err_set(&o->err, ERR_SYS, "the deadline of %.10g s passed (--timeout)", (double)spec->limits.timeout_us / 1e6);
+		err_set(&o->err, ERR_SYS, "the deadline of %.10g s passed (--timeout)",
+			(double)spec->limits.timeout_us / 1e6);
 		fault_set(o, FAULT_TIMEOUT);
 	} else if (v->cancelled) {
 		err_set(&o->err, ERR_SYS, "the caller cancelled it");
@@ -151,7 +166,8 @@ void outcome_judge(const struct box_spec *spec, const struct box_evidence *v, st
 	} else if (v->ended) {
 		judge_end(v, o);
 	} else {
-		err_set(&o->err, ERR_SYS, "the box's first process ended by what cloche did not send");
+		err_set(&o->err, ERR_SYS,
+			"the box's first process ended by what cloche did not send");
 		fault_set(o, FAULT_INIT_LOST);
 	}
 }

@@ -1,5 +1,6 @@
-/* Builds and prints a plan. The order is: what the root's source brings, /dev, /proc with its masks and views, the caller's mounts
- * from shallow to deep, and last what becomes read-only. The tables below are the whole of what a box hides and shows. */
+/* Builds and prints a plan. The order is: what the root's source brings, /dev, /proc with its masks
+ * and views, the caller's mounts from shallow to deep, and last what becomes read-only. The tables
+ * below are the whole of what a box hides and shows. */
 #include "box/plan.h"
 
 #include <assert.h>
@@ -21,25 +22,39 @@ static const char *const dev_nodes[] = { "null", "zero", "full", "random", "uran
 static const struct {
 	const char *path, *target;
 } dev_links[] = {
-	{ "dev/fd", "/proc/self/fd" },        { "dev/stdin", "/proc/self/fd/0" },
-	{ "dev/stdout", "/proc/self/fd/1" },  { "dev/stderr", "/proc/self/fd/2" },
+	{ "dev/fd", "/proc/self/fd" },	     { "dev/stdin", "/proc/self/fd/0" },
+	{ "dev/stdout", "/proc/self/fd/1" }, { "dev/stderr", "/proc/self/fd/2" },
 	{ "dev/ptmx", "pts/ptmx" },
 };
 
-/* Dangerous or telling files of /proc that others than root may read. What only root may open (kcore, kmsg, timer_list, sysrq-trigger, slabinfo ...)
- * needs no mask: no box runs as the host's root, with or without capabilities. A name that this kernel lacks costs one look. */
+/* Dangerous or telling files of /proc that others than root may read. What only root may open
+ * (kcore, kmsg, timer_list, sysrq-trigger, slabinfo ...) needs no mask: no box runs as the host's
+ * root, with or without capabilities. A name that this kernel lacks costs one look. */
 static const struct {
 	const char *path;
 	bool dir;
 } proc_masks[] = {
-	{ "proc/keys", false },       { "proc/key-users", false },  { "proc/kallsyms", false },    { "proc/cmdline", false },
-	{ "proc/partitions", false }, { "proc/diskstats", false },  { "proc/config.gz", false },   { "proc/modules", false },
-	{ "proc/latency_stats", false }, { "proc/sched_debug", false }, { "proc/fs", true },       { "proc/acpi", true },
-	{ "proc/bus", true },         { "proc/scsi", true },        { "proc/asound", true },
+	{ "proc/keys", false },
+	{ "proc/key-users", false },
+	{ "proc/kallsyms", false },
+	{ "proc/cmdline", false },
+	{ "proc/partitions", false },
+	{ "proc/diskstats", false },
+	{ "proc/config.gz", false },
+	{ "proc/modules", false },
+	{ "proc/latency_stats", false },
+	{ "proc/sched_debug", false },
+	{ "proc/fs", true },
+	{ "proc/acpi", true },
+	{ "proc/bus", true },
+	{ "proc/scsi", true },
+	{ "proc/asound", true },
 };
 
-/* Appends formatted text to the arena. NULL when it does not fit, and then the plan counts as too long, which plan_build refuses at the end. */
-static const char *plan_text(struct plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Appends formatted text to the arena. NULL when it does not fit, and then the plan counts as too
+ * long, which plan_build refuses at the end. */
+static const char *plan_text(struct plan *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 static const char *plan_text(struct plan *p, const char *fmt, ...)
 {
 	char *at = p->arena + p->used;
@@ -58,7 +73,8 @@ static const char *plan_text(struct plan *p, const char *fmt, ...)
 	return at;
 }
 
-/* The next free op, or NULL: plan_build checks once, at the end, whether there was room (n_ops beyond the maximum). */
+/* The next free op, or NULL: plan_build checks once, at the end, whether there was room (n_ops
+ * beyond the maximum). */
 static struct op *plan_op(struct plan *p, enum op_kind kind, const char *path)
 {
 	static struct op overflow;
@@ -165,7 +181,8 @@ static void plan_dev(struct plan *p, const struct box_spec *spec)
 		struct op *op;
 
 		for (const char *s = strchr(path + 4, '/'); s; s = strchr(s + 1, '/'))
-			plan_op(p, OP_DIR, plan_text(p, "%.*s", (int)(s - path), path))->mode = 0755;
+			plan_op(p, OP_DIR, plan_text(p, "%.*s", (int)(s - path), path))->mode =
+				0755;
 		plan_op(p, OP_FILE, path)->mode = 0666;
 		op = plan_op(p, OP_BIND, path);
 		op->source = (int16_t)plan_source(p, spec->devices[i].path, NULL, true);
@@ -183,7 +200,8 @@ static int plan_proc(struct plan *p, const struct box_spec *spec, struct err *e)
 		return 0;
 	plan_op(p, OP_PROC, "proc")->text = "hidepid=2";
 	for (size_t i = 0; i < sizeof(proc_masks) / sizeof(proc_masks[0]); i++)
-		plan_op(p, OP_MASK, proc_masks[i].path)->mode = proc_masks[i].dir ? S_IFDIR : S_IFREG;
+		plan_op(p, OP_MASK, proc_masks[i].path)->mode =
+			proc_masks[i].dir ? S_IFDIR : S_IFREG;
 	plan_op(p, OP_READONLY, "proc/sys");
 	if (views_make(spec, views, &n, e) < 0)
 		return -1;
@@ -212,12 +230,14 @@ static void plan_mount(struct plan *p, const struct box_mount *m)
 	op->mode = m->kind == BOX_MOUNT_DIR ? 0755 : 0644;
 	op->strange = true;
 	if (m->kind == BOX_MOUNT_DIR && !m->rw) {
-		/* Through a read-only bind the host's sockets and FIFOs stay reachable; through an overlay they are not. */
+		/* Through a read-only bind the host's sockets and FIFOs stay reachable; through an
+		 * overlay they are not. */
 		op = plan_op(p, OP_LOWER, path);
 		op->source = (int16_t)plan_source(p, m->src, m, false);
 	} else {
 		op = plan_op(p, OP_BIND, path);
-		op->flags = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV | (m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);
+		op->flags = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |
+			    (m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);
 		op->source = (int16_t)plan_source(p, m->src, m, true);
 	}
 	op->strange = true;
@@ -272,7 +292,8 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	p->n_binds = 0;
 	p->root_overlay = spec->root.kind == ROOTFS_DIR;
 	snprintf(p->root_options, sizeof(p->root_options), "size=%llu,nr_inodes=%llu,mode=0755",
-		 (unsigned long long)spec->limits.root, (unsigned long long)(spec->limits.root / 4096 + 1024));
+		 (unsigned long long)spec->limits.root,
+		 (unsigned long long)(spec->limits.root / 4096 + 1024));
 	if (p->root_overlay)
 		plan_source(p, spec->root.dir, spec->root_check, false);
 	for (size_t i = 0; i < spec->root.n_entries; i++)
@@ -287,16 +308,18 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	for (size_t i = 0; i < spec->n_mounts; i++)
 		plan_mount(p, &spec->mounts[i]);
 	if (p->n_ops > PLAN_OPS_MAX) {
-		err_set(e, ERR_USAGE, "too many mounts and devices for one box: give fewer -v, --tmpfs and --device");
+		err_set(e, ERR_USAGE,
+			"too many mounts and devices for one box: give fewer -v, --tmpfs and --device");
 		return err_at(e, STAGE_MOUNT);
 	}
 	return 0;
 }
 
 static const char *const op_words[] = {
-	[OP_DIR] = "directory", [OP_FILE] = "file",   [OP_LINK] = "link",   [OP_LOWER] = "overlay",
-	[OP_BIND] = "bind",     [OP_TMPFS] = "tmpfs", [OP_DEVPTS] = "devpts", [OP_PROC] = "proc",
-	[OP_MASK] = "mask",     [OP_VIEW] = "view",   [OP_READONLY] = "read-only",
+	[OP_DIR] = "directory", [OP_FILE] = "file",	     [OP_LINK] = "link",
+	[OP_LOWER] = "overlay", [OP_BIND] = "bind",	     [OP_TMPFS] = "tmpfs",
+	[OP_DEVPTS] = "devpts", [OP_PROC] = "proc",	     [OP_MASK] = "mask",
+	[OP_VIEW] = "view",	[OP_READONLY] = "read-only",
 };
 static_assert(sizeof(op_words) / sizeof(op_words[0]) == OP_KIND_N, "a word for every op");
 
@@ -305,16 +328,20 @@ void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *o
 	char safe[512];
 
 	buf_fmt(out, "%-10s / %s(%s)\n", p->root_overlay ? "overlay" : "tmpfs",
-		p->root_overlay ? "over the given directory, upper on tmpfs " : "", p->root_options);
+		p->root_overlay ? "over the given directory, upper on tmpfs " : "",
+		p->root_options);
 	for (unsigned i = 0; i < p->n_ops; i++) {
 		const struct op *op = &p->ops[i];
 
-		buf_fmt(out, "%-10s /%s", op_words[op->kind], str_printable(safe, sizeof(safe), op->path));
+		buf_fmt(out, "%-10s /%s", op_words[op->kind],
+			str_printable(safe, sizeof(safe), op->path));
 		if (op->source >= 0)
-			buf_fmt(out, " <- %s", str_printable(safe, sizeof(safe), p->sources[op->source].path));
+			buf_fmt(out, " <- %s",
+				str_printable(safe, sizeof(safe), p->sources[op->source].path));
 		if (op->kind == OP_LINK)
 			buf_fmt(out, " -> %s", str_printable(safe, sizeof(safe), op->text));
-		if (op->kind == OP_LOWER || (op->kind == OP_BIND && op->flags & SYS_MOUNT_ATTR_RDONLY))
+		if (op->kind == OP_LOWER ||
+		    (op->kind == OP_BIND && op->flags & SYS_MOUNT_ATTR_RDONLY))
 			buf_str(out, " ro");
 		else if (op->kind == OP_BIND)
 			buf_str(out, " rw");

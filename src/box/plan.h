@@ -1,7 +1,9 @@
-/* A plan: what the child will do to build its file system, as an ordered list that the parent built and checked.
+/* A plan: what the child will do to build its file system, as an ordered list that the parent built
+ * and checked.
  *
- * The parent builds (plan_build), `cloche run --plan` prints (plan_print), the child walks (ops_run). No step is decided in the
- * child. Strings point into the spec, static text, or the plan's own arena; a plan is plain memory and survives clone. */
+ * The parent builds (plan_build), `cloche run --plan` prints (plan_print), the child walks
+ * (ops_run). No step is decided in the child. Strings point into the spec, static text, or the
+ * plan's own arena; a plan is plain memory and survives clone. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,40 +19,44 @@
 struct buf;
 
 enum op_kind {
-	OP_DIR,      /* make a directory */
-	OP_FILE,     /* make a file with this text */
-	OP_LINK,     /* make a symbolic link */
-	OP_LOWER,    /* a host directory, read-only, through a lower-only overlay */
-	OP_BIND,     /* a host file or directory, attached as it is with `flags` */
-	OP_TMPFS,    /* a tmpfs of its own, sized */
+	OP_DIR,	  /* make a directory */
+	OP_FILE,  /* make a file with this text */
+	OP_LINK,  /* make a symbolic link */
+	OP_LOWER, /* a host directory, read-only, through a lower-only overlay */
+	OP_BIND,  /* a host file or directory, attached as it is with `flags` */
+	OP_TMPFS, /* a tmpfs of its own, sized */
 	OP_DEVPTS,
 	OP_PROC,
-	OP_MASK,     /* hide what is there, if it is there: a file by /dev/null, a directory by an empty one */
-	OP_VIEW,     /* a generated file over one of /proc's */
+	OP_MASK, /* hide what is there, if it is there: a file by /dev/null, a directory by an empty
+		    one */
+	OP_VIEW, /* a generated file over one of /proc's */
 	OP_READONLY, /* make what is there read-only, with all below it */
 	OP_KIND_N
 };
 
-/* A thing of the host that an op attaches. Checked ones (the caller's) are opened before the new root covers anything; system paths when they
- * are needed: no stage covers those. */
+/* A thing of the host that an op attaches. Checked ones (the caller's) are opened before the new
+ * root covers anything; system paths when they are needed: no stage covers those. */
 struct plan_source {
 	const char *path;
 	const struct box_mount *check; /* compare (dev, ino) to this, or NULL */
 	uint64_t rdev; /* a device that the caller asked for: its number as checked; else 0 */
-	bool tree;   /* wanted as a detached mount (bind); else as a directory to stand in (overlay) */
-	int fd;      /* id-mapped mount made by the parent, or -1; in the child: what was opened */
+	bool tree; /* wanted as a detached mount (bind); else as a directory to stand in (overlay)
+		    */
+	int fd;	   /* id-mapped mount made by the parent, or -1; in the child: what was opened */
 };
 
 struct op {
 	enum op_kind kind;
-	const char *path;  /* in the box, no leading slash */
-	const char *text;  /* FILE, VIEW: content; LINK: target; TMPFS: mount options */
+	const char *path; /* in the box, no leading slash */
+	const char *text; /* FILE, VIEW: content; LINK: target; TMPFS: mount options */
 	uint32_t len;
-	uint32_t mode;     /* permissions; MASK: S_IFDIR or S_IFREG */
-	uint32_t flags;    /* mount attributes or MS_ flags, by kind; a device's mount needs none */
-	int16_t source;    /* index, or -1 */
-	bool ready;        /* the same for every box: carried out ahead where there is a skeleton (skeleton.h) */
-	bool strange;      /* the path may lead through things that are not ours: resolve it inside the root, step by step */
+	uint32_t mode;	/* permissions; MASK: S_IFDIR or S_IFREG */
+	uint32_t flags; /* mount attributes or MS_ flags, by kind; a device's mount needs none */
+	int16_t source; /* index, or -1 */
+	bool ready;	/* the same for every box: carried out ahead where there is a skeleton
+			   (skeleton.h) */
+	bool strange;	/* the path may lead through things that are not ours: resolve it inside the
+			   root, step by step */
 };
 
 struct plan {
@@ -58,17 +64,20 @@ struct plan {
 	unsigned n_ops;
 	struct plan_source sources[PLAN_SOURCES_MAX];
 	unsigned n_sources;
-	bool root_overlay;    /* the root is an overlay over source 0; else a tmpfs, or an overlay over the skeleton */
-	bool skeleton;        /* the directory that the child begins in is one that holds every op marked ready */
+	bool root_overlay; /* the root is an overlay over source 0; else a tmpfs, or an overlay over
+			      the skeleton */
+	bool skeleton; /* the directory that the child begins in is one that holds every op marked
+			  ready */
 	bool root_readonly;
-	bool strict;          /* a read-only directory of the host goes through an overlay or not at all */
-	unsigned n_binds;     /* in the child: how many had to do without */
+	bool strict; /* a read-only directory of the host goes through an overlay or not at all */
+	unsigned n_binds;      /* in the child: how many had to do without */
 	char root_options[96]; /* of the tmpfs that is the root or holds the overlay's upper */
 	char arena[PLAN_ARENA];
 	unsigned used;
 };
 
-/* Everything of the spec that is file system. Does not touch the file system but to generate views of /proc. */
+/* Everything of the spec that is file system. Does not touch the file system but to generate views
+ * of /proc. */
 int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e);
 /* One line an op, in order; for people. */
 void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *out);

@@ -31,8 +31,10 @@ int relay_reopen(int fd, int flags, bool *ret_own)
 	int own = -1;
 
 	*ret_own = false;
-	/* Of devices, terminals only: to open another may do something (the master of a terminal would make a new one). */
-	if (fd < 0 || fstat(fd, &st) < 0 || !(S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && st.st_rdev != PTMX && isatty(fd))))
+	/* Of devices, terminals only: to open another may do something (the master of a terminal
+	 * would make a new one). */
+	if (fd < 0 || fstat(fd, &st) < 0 ||
+	    !(S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && st.st_rdev != PTMX && isatty(fd))))
 		return fd;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	own = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -53,10 +55,12 @@ int relay_capture(struct relay *r, uint64_t cap, struct err *e)
 	r->to = -1;
 	r->cap = cap;
 	/* Only what is written is ever backed by memory. */
-	r->store = mmap(NULL, cap ? cap : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	r->store = mmap(NULL, cap ? cap : 1, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (r->store == MAP_FAILED) {
 		r->store = NULL;
-		return err_sys(e, "reserve %llu bytes for output (--max-output)", (unsigned long long)cap);
+		return err_sys(e, "reserve %llu bytes for output (--max-output)",
+			       (unsigned long long)cap);
 	}
 	return 0;
 }
@@ -94,14 +98,16 @@ static void relay_write(struct relay *r)
 		size_t n = r->len - r->at;
 		ssize_t w;
 
-		if (!r->to_regular && n > PIPE_BUF) /* a ready pipe takes this much for sure, so the write can't block */
+		if (!r->to_regular && n > PIPE_BUF) /* a ready pipe takes this much for sure, so the
+						       write can't block */
 			n = PIPE_BUF;
 		w = write(r->to, r->chunk + r->at, n);
 		if (w < 0 && errno == EINTR)
 			continue;
 		if (w < 0 && errno == EAGAIN)
 			return;
-		if (w < 0) { /* nobody listens any more: let the box see that, as it would see it outside */
+		if (w < 0) { /* nobody listens any more: let the box see that, as it would see it
+				outside */
 			r->failed = errno == EPIPE ? 0 : errno;
 			r->at = r->len = 0;
 			if (r->own_to)
@@ -191,7 +197,12 @@ static size_t begun_at_end(const char *p, size_t n)
 
 		if ((c & 0xc0) == 0x80)
 			continue;
-		return c >= 0xc2 && k < (c < 0xe0 ? 2U : c < 0xf0 ? 3U : c < 0xf5 ? 4U : 0U) ? k : 0;
+		return c >= 0xc2 && k < (c < 0xe0   ? 2U
+					 : c < 0xf0 ? 3U
+					 : c < 0xf5 ? 4U
+						    : 0U)
+			       ? k
+			       : 0;
 	}
 	return 0;
 }
@@ -210,10 +221,15 @@ void relay_take(struct relay *r, struct box_stream *s)
 {
 	size_t half = (size_t)(r->cap / 2), ring = (size_t)r->cap - half;
 	uint64_t in_tail = r->total > half ? r->total - half : 0;
-	size_t first = ring && in_tail > ring ? (size_t)(in_tail % ring) : 0; /* where the ring's oldest byte stands */
-	size_t tail = in_tail < ring ? (size_t)in_tail : ring, head = r->total < half ? (size_t)r->total : half;
+	size_t first = ring && in_tail > ring ? (size_t)(in_tail % ring)
+					      : 0; /* where the ring's oldest byte stands */
+	size_t tail = in_tail < ring ? (size_t)in_tail : ring,
+	       head = r->total < half ? (size_t)r->total : half;
 
-	*s = (struct box_stream){ .data = r->store, .mapped = r->cap ? (size_t)r->cap : 1, .len = head + tail, .head_len = head + tail,
+	*s = (struct box_stream){ .data = r->store,
+				  .mapped = r->cap ? (size_t)r->cap : 1,
+				  .len = head + tail,
+				  .head_len = head + tail,
 				  .cut = in_tail > ring ? in_tail - ring : 0 };
 	r->store = NULL;
 	if (!s->cut)

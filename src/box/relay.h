@@ -1,5 +1,5 @@
-/* Carries bytes between the box's pipes (or terminal) and the caller: streaming with back-pressure, or captured up to a cut that keeps head
- * and tail. Never blocks; memory is bounded by the cut. */
+/* Carries bytes between the box's pipes (or terminal) and the caller: streaming with back-pressure,
+ * or captured up to a cut that keeps head and tail. Never blocks; memory is bounded by the cut. */
 #pragma once
 
 #include <poll.h>
@@ -14,23 +14,27 @@
 
 /* One direction: from -> chunk -> to. */
 struct relay {
-	int from;    /* -1: at its end */
-	int to;      /* -1: captured, or closed */
-	bool to_regular; /* a regular file takes any size at once; others at most PIPE_BUF after POLLOUT */
-	bool keep_from; /* `from` is not ours (the caller's standard input, a terminal's master): never closed here */
-	bool own_to; /* `to` is ours: closed when `from` ended and all is written (the box's stdin) */
+	int from;	 /* -1: at its end */
+	int to;		 /* -1: captured, or closed */
+	bool to_regular; /* a regular file takes any size at once; others at most PIPE_BUF after
+			    POLLOUT */
+	bool keep_from;	 /* `from` is not ours (the caller's standard input, a terminal's master):
+			    never closed here */
+	bool own_to; /* `to` is ours: closed when `from` ended and all is written (the box's stdin)
+		      */
 	char *chunk; /* RELAY_CHUNK bytes, made at first use */
 	size_t at, len;
-	int failed;  /* errno of a write that failed for another reason than a reader who left */
+	int failed; /* errno of a write that failed for another reason than a reader who left */
 	/* capture */
 	bool capture;
-	char *store;     /* mapped once: first half head, second half (a byte more when odd) a ring */
+	char *store; /* mapped once: first half head, second half (a byte more when odd) a ring */
 	uint64_t cap, total;
 };
 
 void relay_init(struct relay *r, int from, int to);
-/* One of the caller's descriptors, opened anew for us alone and without blocking, so that neither a reader who stopped nor another writer on the
- * same pipe can stop the deadline; *ret_own tells whether that went. Else `fd` itself. */
+/* One of the caller's descriptors, opened anew for us alone and without blocking, so that neither a
+ * reader who stopped nor another writer on the same pipe can stop the deadline; *ret_own tells
+ * whether that went. Else `fd` itself. */
 int relay_reopen(int fd, int flags, bool *ret_own);
 /* Captures instead of writing; `cap` bytes at most are kept. */
 int relay_capture(struct relay *r, uint64_t cap, struct err *e);

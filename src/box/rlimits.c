@@ -1,12 +1,14 @@
-/* What the child does about limits itself: enters the groups, lowers its resource limits, narrows its affinity.
- * And the parser of --ulimit.
+/* What the child does about limits itself: enters the groups, lowers its resource limits, narrows
+ * its affinity. And the parser of --ulimit.
  *
- * limits_enter and limits_inside run between clone and exec: nothing here allocates. Limits are collected in one
- * table first, so that the caller's --ulimit rows meet our defaults before anything is set: --ulimit nofile=8192
- * may pass our default of 4096, never the hard limit cloche was started with.
+ * limits_enter and limits_inside run between clone and exec: nothing here allocates. Limits are
+ * collected in one table first, so that the caller's --ulimit rows meet our defaults before
+ * anything is set: --ulimit nofile=8192 may pass our default of 4096, never the hard limit cloche
+ * was started with.
  *
- * What may go wrong: RLIMIT_NPROC counts the processes of one uid in one user namespace, so it must be set inside
- * the box's own; a hard core limit of 0 can't be raised to the 1 that also stops piped core handlers. */
+ * What may go wrong: RLIMIT_NPROC counts the processes of one uid in one user namespace, so it must
+ * be set inside the box's own; a hard core limit of 0 can't be raised to the 1 that also stops
+ * piped core handlers. */
 #include "box/limits_rungs.h"
 
 #include <errno.h>
@@ -24,14 +26,25 @@ static const struct {
 	const char *name;
 	int resource;
 } ulimits[] = {
-	{ "as", RLIMIT_AS },           { "cpu", RLIMIT_CPU },         { "data", RLIMIT_DATA },
-	{ "fsize", RLIMIT_FSIZE },     { "locks", RLIMIT_LOCKS },     { "memlock", RLIMIT_MEMLOCK },
-	{ "msgqueue", RLIMIT_MSGQUEUE }, { "nice", RLIMIT_NICE },     { "nofile", RLIMIT_NOFILE },
-	{ "nproc", RLIMIT_NPROC },     { "rss", RLIMIT_RSS },         { "rtprio", RLIMIT_RTPRIO },
-	{ "rttime", RLIMIT_RTTIME },   { "sigpending", RLIMIT_SIGPENDING }, { "stack", RLIMIT_STACK },
+	{ "as", RLIMIT_AS },
+	{ "cpu", RLIMIT_CPU },
+	{ "data", RLIMIT_DATA },
+	{ "fsize", RLIMIT_FSIZE },
+	{ "locks", RLIMIT_LOCKS },
+	{ "memlock", RLIMIT_MEMLOCK },
+	{ "msgqueue", RLIMIT_MSGQUEUE },
+	{ "nice", RLIMIT_NICE },
+	{ "nofile", RLIMIT_NOFILE },
+	{ "nproc", RLIMIT_NPROC },
+	{ "rss", RLIMIT_RSS },
+	{ "rtprio", RLIMIT_RTPRIO },
+	{ "rttime", RLIMIT_RTTIME },
+	{ "sigpending", RLIMIT_SIGPENDING },
+	{ "stack", RLIMIT_STACK },
 };
 #define N_ULIMITS (sizeof(ulimits) / sizeof(ulimits[0]))
-#define ULIMIT_NAMES "as cpu data fsize locks memlock msgqueue nice nofile nproc rss rtprio rttime sigpending stack"
+#define ULIMIT_NAMES                                                                               \
+	"as cpu data fsize locks memlock msgqueue nice nofile nproc rss rtprio rttime sigpending stack"
 
 enum { RESOURCES = 16 };
 
@@ -62,26 +75,32 @@ int limit_ulimit_parse(const char *text, struct box_ulimit *ret, struct err *e)
 
 	if (!eq || eq == text)
 		return err_set(e, ERR_USAGE,
-			       "--ulimit %.100s: NAME=SOFT[:HARD] is wanted, such as nofile=64:128", text);
+			       "--ulimit %.100s: NAME=SOFT[:HARD] is wanted, such as nofile=64:128",
+			       text);
 	n = (size_t)(eq - text);
 	if (n == 4 && memcmp(text, "core", 4) == 0)
-		return err_set(e, ERR_USAGE, "--ulimit %.100s: core dumps are always off in a box", text);
+		return err_set(e, ERR_USAGE, "--ulimit %.100s: core dumps are always off in a box",
+			       text);
 	for (size_t i = 0; i < N_ULIMITS; i++)
 		if (strlen(ulimits[i].name) == n && memcmp(ulimits[i].name, text, n) == 0)
 			u.resource = ulimits[i].resource;
 	if (u.resource < 0)
-		return err_set(e, ERR_USAGE, "--ulimit %.100s: no such limit; known are " ULIMIT_NAMES, text);
+		return err_set(e, ERR_USAGE,
+			       "--ulimit %.100s: no such limit; known are " ULIMIT_NAMES, text);
 	colon = strchr(eq + 1, ':');
 	n = colon ? (size_t)(colon - eq - 1) : strlen(eq + 1);
 	if (parse_value(eq + 1, n, &u.soft) < 0)
 		return err_set(e, ERR_USAGE,
-			       "--ulimit %.100s: the soft limit must be a number or \"unlimited\"", text);
+			       "--ulimit %.100s: the soft limit must be a number or \"unlimited\"",
+			       text);
 	u.hard = u.soft;
 	if (colon && parse_value(colon + 1, strlen(colon + 1), &u.hard) < 0)
 		return err_set(e, ERR_USAGE,
-			       "--ulimit %.100s: the hard limit must be a number or \"unlimited\"", text);
+			       "--ulimit %.100s: the hard limit must be a number or \"unlimited\"",
+			       text);
 	if (u.soft > u.hard)
-		return err_set(e, ERR_USAGE, "--ulimit %.100s: the soft limit is above the hard one", text);
+		return err_set(e, ERR_USAGE,
+			       "--ulimit %.100s: the soft limit is above the hard one", text);
 	*ret = u;
 	return 0;
 }
@@ -155,23 +174,26 @@ static void collect(const struct box_spec *spec, bool rung_kernel, struct wanted
 
 	want_limit(&w[RLIMIT_NOFILE], LIMITS_OPEN_FILES_SOFT, LIMITS_OPEN_FILES_HARD);
 	if (!rung_kernel)
-		/* Sockets and pipes are memory that no sampler sees: few descriptors keep it small. */
+		/* Sockets and pipes are memory that no sampler sees: few descriptors keep it small.
+		 */
 		want_limit(&w[RLIMIT_NOFILE], LIMITS_OPEN_FILES_SOFT, LIMITS_OPEN_FILES_SOFT);
 	if (l->open_files != 0 && l->open_files != BOX_LIMIT_NONE)
 		want_limit(&w[RLIMIT_NOFILE], l->open_files, l->open_files);
 	for (size_t i = 0; i < spec->n_ulimits && i < BOX_ULIMITS_MAX; i++)
 		if (spec->ulimits[i].resource >= 0 && spec->ulimits[i].resource < RESOURCES)
-			want_limit(&w[spec->ulimits[i].resource], spec->ulimits[i].soft, spec->ulimits[i].hard);
+			want_limit(&w[spec->ulimits[i].resource], spec->ulimits[i].soft,
+				   spec->ulimits[i].hard);
 	/* What --ulimit may not loosen comes after it. */
-	if (l->file_size != 0 && l->file_size != BOX_LIMIT_NONE && (!w[RLIMIT_FSIZE].set ||
-								    w[RLIMIT_FSIZE].hard > l->file_size))
+	if (l->file_size != 0 && l->file_size != BOX_LIMIT_NONE &&
+	    (!w[RLIMIT_FSIZE].set || w[RLIMIT_FSIZE].hard > l->file_size))
 		want_limit(&w[RLIMIT_FSIZE], l->file_size, l->file_size);
 	if (!rung_kernel && cap != BOX_LIMIT_NONE) {
 		cap += LIMIT_INIT_PIDS;
 		if (!w[RLIMIT_NPROC].set || w[RLIMIT_NPROC].hard > cap)
 			want_limit(&w[RLIMIT_NPROC], cap, cap);
 	}
-	/* 1, not 0: a limit of 0 does not keep the kernel from feeding a handler that core_pattern pipes to. */
+	/* 1, not 0: a limit of 0 does not keep the kernel from feeding a handler that core_pattern
+	 * pipes to. */
 	want_limit(&w[RLIMIT_CORE], 1, 1);
 }
 
@@ -189,11 +211,13 @@ int limits_inside(const struct box_spec *spec, bool rung_kernel, struct err *e)
 			err_sys(e, "reading resource limit %d", r);
 			return err_at(e, STAGE_LIMITS);
 		}
-		/* RLIM_INFINITY is the largest number in both libraries, as BOX_LIMIT_NONE is here. */
+		/* RLIM_INFINITY is the largest number in both libraries, as BOX_LIMIT_NONE is here.
+		 */
 		set.rlim_max = w[r].hard < have.rlim_max ? w[r].hard : have.rlim_max;
 		set.rlim_cur = w[r].soft < set.rlim_max ? w[r].soft : set.rlim_max;
 		if (setrlimit(r, &set) < 0) {
-			err_sys(e, "setting resource limit %d to %llu", r, (unsigned long long)set.rlim_max);
+			err_sys(e, "setting resource limit %d to %llu", r,
+				(unsigned long long)set.rlim_max);
 			return err_at(e, STAGE_LIMITS);
 		}
 	}

@@ -1,15 +1,18 @@
 /* From the table of classes to a classic BPF program.
  *
- * The program: architecture, x32, a binary search over ranges of call numbers with the same answer, then a few shared tails, each
- * a short check of arguments or a return. It is written from its end to its start, so every jump target is already there and its
- * distance known; conditional jumps reach 255 instructions, and where one would have to go further a plain JA is put in between.
- * A tail is written when its first user asks for it, so nothing unreachable gets in.
+ * The program: architecture, x32, a binary search over ranges of call numbers with the same answer,
+ * then a few shared tails, each a short check of arguments or a return. It is written from its end
+ * to its start, so every jump target is already there and its distance known; conditional jumps
+ * reach 255 instructions, and where one would have to go further a plain JA is put in between. A
+ * tail is written when its first user asks for it, so nothing unreachable gets in.
  *
- * Why size and shape matter: when a filter is loaded, the kernel walks it once for every call number to find those that are always
- * allowed (seccomp_cache_prepare), so loading costs the sum of the path lengths, and a linear list costs milliseconds.
+ * Why size and shape matter: when a filter is loaded, the kernel walks it once for every call
+ * number to find those that are always allowed (seccomp_cache_prepare), so loading costs the sum of
+ * the path lengths, and a linear list costs milliseconds.
  *
- * What may go wrong: arguments are 64 bits, loads 32. A check reads the low word where the kernel takes an int (so no garbage in
- * the high word may change the answer) and both words where it takes a pointer. */
+ * What may go wrong: arguments are 64 bits, loads 32. A check reads the low word where the kernel
+ * takes an int (so no garbage in the high word may change the answer) and both words where it takes
+ * a pointer. */
 #include "box/seccomp_table.h"
 
 #include <assert.h>
@@ -18,15 +21,20 @@
 #include <linux/seccomp.h>
 #include <string.h>
 
-#define ARG_LOW(n) ((uint32_t)offsetof(struct seccomp_data, args) + 8u * (n)) /* both architectures are little-endian */
+#define ARG_LOW(n)                                                                                 \
+	((uint32_t)offsetof(struct seccomp_data, args) +                                           \
+	 8u * (n)) /* both architectures are little-endian */
 #define ARG_HIGH(n) (ARG_LOW(n) + 4u)
 #define JUMP_MAX 255
 
 #ifndef AUDIT_ARCH_AARCH64
 #error "linux/audit.h lacks the architecture numbers"
 #endif
-static const uint32_t audit_arch[] = { [SC_X86_64] = AUDIT_ARCH_X86_64, [SC_AARCH64] = AUDIT_ARCH_AARCH64 };
-static_assert(sizeof(audit_arch) / sizeof(audit_arch[0]) == SC_ARCH_N, "a number for every architecture");
+static const uint32_t audit_arch[] = {
+	[SC_X86_64] = AUDIT_ARCH_X86_64, [SC_AARCH64] = AUDIT_ARCH_AARCH64
+};
+static_assert(sizeof(audit_arch) / sizeof(audit_arch[0]) == SC_ARCH_N,
+	      "a number for every architecture");
 
 static const uint32_t ret_value[] = {
 	[SC_ENOSYS] = SECCOMP_RET_ERRNO | ENOSYS,
@@ -38,9 +46,11 @@ static const uint32_t ret_value[] = {
 	[SC_MEDIATE] = SECCOMP_RET_USER_NOTIF,
 	[SC_KILL] = SECCOMP_RET_KILL_PROCESS,
 };
-static_assert(sizeof(ret_value) / sizeof(ret_value[0]) == SC_ARGS, "a return value for every verdict");
+static_assert(sizeof(ret_value) / sizeof(ret_value[0]) == SC_ARGS,
+	      "a return value for every verdict");
 
-/* A program in the making. Positions count from the end of the program: rev[0] is its last instruction. */
+/* A program in the making. Positions count from the end of the program: rev[0] is its last
+ * instruction. */
 struct builder {
 	struct sock_filter rev[SC_PROG_MAX];
 	int n;
@@ -79,7 +89,8 @@ static int bring_near(struct builder *b, int target)
 /* Compares the loaded word with k: to `yes` or `no`, both positions. */
 static int put_if(struct builder *b, uint16_t op, uint32_t k, int yes, int no)
 {
-	/* One less than the reach: bringing the second target near pushes the first one further away. */
+	/* One less than the reach: bringing the second target near pushes the first one further
+	 * away. */
 	if (b->n - yes - 1 >= JUMP_MAX)
 		yes = bring_near(b, yes);
 	if (b->n - no - 1 >= JUMP_MAX)
@@ -96,8 +107,8 @@ static int put_if_any(struct builder *b, const uint32_t *k, size_t n, int yes, i
 		at = put_if(b, BPF_JEQ, k[i], yes, at);
 	return at;
 }
-#define PUT_IF_ANY(b, yes, no, ...) \
-	put_if_any(b, (const uint32_t[]){ __VA_ARGS__ }, \
+#define PUT_IF_ANY(b, yes, no, ...)                                                                \
+	put_if_any(b, (const uint32_t[]){ __VA_ARGS__ },                                           \
 		   sizeof((const uint32_t[]){ __VA_ARGS__ }) / sizeof(uint32_t), yes, no)
 
 static int put_tail(struct builder *b, unsigned class);
@@ -120,7 +131,8 @@ static int put_mode(struct builder *b, unsigned n)
 	return put_load(b, ARG_LOW(n));
 }
 
-/* The mode counts only when a file may be created: otherwise the register holds anything, and is not looked at. */
+/* The mode counts only when a file may be created: otherwise the register holds anything, and is
+ * not looked at. */
 static int put_open(struct builder *b, unsigned flags, unsigned mode)
 {
 	int check = put_mode(b, mode);
@@ -146,34 +158,40 @@ static int put_which(struct builder *b, uint32_t which)
 
 static int put_type(struct builder *b)
 {
-	put(b, BPF_ALU | BPF_AND | BPF_K, 0, 0, 0xf); /* SOCK_TYPE_MASK: without CLOEXEC and NONBLOCK */
+	put(b, BPF_ALU | BPF_AND | BPF_K, 0, 0,
+	    0xf); /* SOCK_TYPE_MASK: without CLOEXEC and NONBLOCK */
 	return put_load(b, ARG_LOW(1));
 }
 
-/* A unix socket whose sends can't name a target: a stream socket refuses a name (EISCONN, EOPNOTSUPP) and a seqpacket one ignores
- * it, so only connect reaches a socket, and connect is mediated. A raw unix socket is a datagram one in disguise. */
+/* A unix socket whose sends can't name a target: a stream socket refuses a name (EISCONN,
+ * EOPNOTSUPP) and a seqpacket one ignores it, so only connect reaches a socket, and connect is
+ * mediated. A raw unix socket is a datagram one in disguise. */
 static int put_unix_connected(struct builder *b)
 {
-	PUT_IF_ANY(b, tail(b, SC_ALLOW), tail(b, SC_EPERM), 1 /* SOCK_STREAM */, 5 /* SOCK_SEQPACKET */);
+	PUT_IF_ANY(b, tail(b, SC_ALLOW), tail(b, SC_EPERM), 1 /* SOCK_STREAM */,
+		   5 /* SOCK_SEQPACKET */);
 	return put_type(b);
 }
 
-/* Internet sockets: TCP, UDP, ICMP echo, multipath TCP; raw ones are a matter of capabilities. The rest (SCTP, DCCP, L2TP, SMC...)
- * would load kernel modules that few programs use and many exploits did. */
+/* Internet sockets: TCP, UDP, ICMP echo, multipath TCP; raw ones are a matter of capabilities. The
+ * rest (SCTP, DCCP, L2TP, SMC...) would load kernel modules that few programs use and many exploits
+ * did. */
 static int put_inet(struct builder *b)
 {
 	int allow = tail(b, SC_ALLOW), refuse = tail(b, SC_EAFNOSUPPORT);
 	int protocol;
 
-	PUT_IF_ANY(b, allow, refuse, 0, 6 /* TCP */, 17 /* UDP */, 1 /* ICMP */, 58 /* ICMPv6 */, 262 /* MPTCP */);
+	PUT_IF_ANY(b, allow, refuse, 0, 6 /* TCP */, 17 /* UDP */, 1 /* ICMP */, 58 /* ICMPv6 */,
+		   262 /* MPTCP */);
 	protocol = put_load(b, ARG_LOW(2));
 	put_if_any(b, (const uint32_t[]){ 1 /* SOCK_STREAM */, 2 /* SOCK_DGRAM */ }, 2, protocol,
 		   put_if(b, BPF_JEQ, 3 /* SOCK_RAW */, allow, refuse));
 	return put_type(b);
 }
 
-/* Families: unix, internet, and of netlink the routing protocol (getifaddrs). Not vsock (reaches past the network namespace to the
- * machine's host), alg, packet, bluetooth, xdp, rds, tipc, kcm... The kernel takes the family as an int. */
+/* Families: unix, internet, and of netlink the routing protocol (getifaddrs). Not vsock (reaches
+ * past the network namespace to the machine's host), alg, packet, bluetooth, xdp, rds, tipc, kcm...
+ * The kernel takes the family as an int. */
 static int put_socket(struct builder *b, bool connected)
 {
 	int refuse = tail(b, SC_EAFNOSUPPORT);
@@ -196,19 +214,23 @@ static int put_socketpair(struct builder *b, bool connected)
 	return put_load(b, ARG_LOW(0));
 }
 
-/* The kernel takes the request as an unsigned int: all 2^32 arguments with the same low word are the same request. */
+/* The kernel takes the request as an unsigned int: all 2^32 arguments with the same low word are
+ * the same request. */
 static int put_ioctl(struct builder *b)
 {
 	PUT_IF_ANY(b, tail(b, SC_EPERM), tail(b, SC_ALLOW), 0x5412 /* TIOCSTI: types for another */,
-		   0x541C /* TIOCLINUX: pastes a selection */, 0x5423 /* TIOCSETD: loads a line discipline */);
+		   0x541C /* TIOCLINUX: pastes a selection */,
+		   0x5423 /* TIOCSETD: loads a line discipline */);
 	return put_load(b, ARG_LOW(1));
 }
 
-/* 32-bit uname (8), version-2.6 uname (0x20000), both; no address randomisation (0x40000: gdb, ThreadSanitizer, setarch -R), which
- * weakens nobody but the caller; and the query. Not what makes memory executable or maps page zero. */
+/* 32-bit uname (8), version-2.6 uname (0x20000), both; no address randomisation (0x40000: gdb,
+ * ThreadSanitizer, setarch -R), which weakens nobody but the caller; and the query. Not what makes
+ * memory executable or maps page zero. */
 static int put_personality(struct builder *b)
 {
-	PUT_IF_ANY(b, tail(b, SC_ALLOW), tail(b, SC_EPERM), 0, 8, 0x20000, 0x20008, 0x40000, 0xffffffff);
+	PUT_IF_ANY(b, tail(b, SC_ALLOW), tail(b, SC_EPERM), 0, 8, 0x20000, 0x20008, 0x40000,
+		   0xffffffff);
 	return put_load(b, ARG_LOW(0));
 }
 
@@ -259,11 +281,13 @@ static int put_tail(struct builder *b, unsigned class)
 	case SC_ARG_IOPRIO:
 		return put_which(b, 1 /* IOPRIO_WHO_PROCESS */);
 	default: /* A verdict; anything else would be a hole in this switch, and is refused. */
-		return put(b, BPF_RET | BPF_K, 0, 0, class < SC_ARGS ? ret_value[class] : ret_value[SC_ENOSYS]);
+		return put(b, BPF_RET | BPF_K, 0, 0,
+			   class < SC_ARGS ? ret_value[class] : ret_value[SC_ENOSYS]);
 	}
 }
 
-/* Are the odd ranges single calls among one and the same answer? Then a JEQ each is all it takes. */
+/* Are the odd ranges single calls among one and the same answer? Then a JEQ each is all it takes.
+ */
 static bool is_exceptions(const struct range *r, size_t n)
 {
 	if (n % 2 == 0)
@@ -308,21 +332,22 @@ uint8_t sc_class_of(const uint8_t table[SC_NR_MAX], const struct sc_request *rq,
 	else if (rq->setid && class >= SC_ARG_MODE1 && class <= SC_ARG_OPEN2)
 		class = SC_ALLOW;
 
-	/* The last rule for a call counts. No rule lifts an argument check, a mediation or the ending set, and "deny" leaves alone
-	 * what is refused with a record already. */
+	/* The last rule for a call counts. No rule lifts an argument check, a mediation or the
+	 * ending set, and "deny" leaves alone what is refused with a record already. */
 	for (size_t i = rq->n_rules; i-- > 0;) {
 		if (rq->rules[i].nr != nr)
 			continue;
 		if (rq->rules[i].action == BOX_RULE_DENY)
 			return class == SC_DENY || class == SC_END ? class : SC_EPERM;
-		return class == SC_ENOSYS || class == SC_EPERM || class == SC_DENY ? SC_ALLOW : class;
+		return class == SC_ENOSYS || class == SC_EPERM || class == SC_DENY ? SC_ALLOW
+										   : class;
 	}
 	return class;
 }
 
 /* Runs of calls with the same tail, over all call numbers; returns their count. */
-static size_t find_ranges(struct builder *b, const uint8_t table[SC_NR_MAX], const struct sc_request *rq,
-			  struct range ret[SC_NR_MAX + 2])
+static size_t find_ranges(struct builder *b, const uint8_t table[SC_NR_MAX],
+			  const struct sc_request *rq, struct range ret[SC_NR_MAX + 2])
 {
 	size_t n = 0;
 
@@ -336,8 +361,8 @@ static size_t find_ranges(struct builder *b, const uint8_t table[SC_NR_MAX], con
 	return n;
 }
 
-int sc_build_table(enum sc_arch arch, const uint8_t table[SC_NR_MAX], const struct sc_request *rq, struct sc_program *ret,
-		   struct err *e)
+int sc_build_table(enum sc_arch arch, const uint8_t table[SC_NR_MAX], const struct sc_request *rq,
+		   struct sc_program *ret, struct err *e)
 {
 	struct range ranges[SC_NR_MAX + 2];
 	struct builder b;
@@ -362,7 +387,10 @@ int sc_build_table(enum sc_arch arch, const uint8_t table[SC_NR_MAX], const stru
 	put_if(&b, BPF_JEQ, audit_arch[arch], b.n - 1, kill);
 	put_load(&b, (uint32_t)offsetof(struct seccomp_data, arch));
 	if (b.full)
-		return err_set(e, ERR_REFUSED, "seccomp: the program for these rules is longer than %d instructions", SC_PROG_MAX);
+		return err_set(
+			e, ERR_REFUSED,
+			"seccomp: the program for these rules is longer than %d instructions",
+			SC_PROG_MAX);
 
 	for (int i = 0; i < b.n; i++)
 		ret->code[i] = b.rev[b.n - 1 - i];

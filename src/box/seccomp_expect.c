@@ -1,6 +1,7 @@
-/* What the filter means, in plain C: the answer to one call, worked out without BPF. Nothing at run time uses it; the tests hold
- * every program against it, over all call numbers and many arguments. It shares the table with the builder, but none of the
- * builder's checks: those are written a second time here, in the kernel's own types. */
+/* What the filter means, in plain C: the answer to one call, worked out without BPF. Nothing at run
+ * time uses it; the tests hold every program against it, over all call numbers and many arguments.
+ * It shares the table with the builder, but none of the builder's checks: those are written a
+ * second time here, in the kernel's own types. */
 #include <sys/stat.h>
 
 #include "box/seccomp_table.h"
@@ -32,7 +33,12 @@ static enum sc_verdict expect_inet(int type, int protocol)
 	case 1:
 	case 2:
 		switch (protocol) {
-		case 0: case 1: case 6: case 17: case 58: case 262:
+		case 0:
+		case 1:
+		case 6:
+		case 17:
+		case 58:
+		case 262:
 			return SC_ALLOW;
 		}
 	}
@@ -68,7 +74,12 @@ static enum sc_verdict expect_ioctl(unsigned request)
 static enum sc_verdict expect_personality(unsigned persona)
 {
 	switch (persona) {
-	case 0: case 8: case 0x20000: case 0x20008: case 0x40000: case 0xffffffff:
+	case 0:
+	case 8:
+	case 0x20000:
+	case 0x20008:
+	case 0x40000:
+	case 0xffffffff:
 		return SC_ALLOW;
 	}
 	return SC_EPERM;
@@ -79,7 +90,8 @@ static enum sc_verdict allow_if(bool condition, enum sc_verdict otherwise)
 	return condition ? SC_ALLOW : otherwise;
 }
 
-enum sc_verdict sc_expect(enum sc_arch arch, const struct sc_request *rq, int nr, const uint64_t args[6])
+enum sc_verdict sc_expect(enum sc_arch arch, const struct sc_request *rq, int nr,
+			  const uint64_t args[6])
 {
 	uint8_t class = sc_class_of(sc_table[arch], rq, nr);
 
@@ -117,6 +129,6 @@ enum sc_verdict sc_expect(enum sc_arch arch, const struct sc_request *rq, int nr
 	case SC_ARG_IOPRIO:
 		return allow_if((int)args[0] == 1 && (int)args[1] == 0, SC_EPERM);
 	default:
-		return class < SC_ARGS ? (enum sc_verdict)class : SC_ENOSYS;
+		return class < SC_ARGS ? (enum sc_verdict) class : SC_ENOSYS;
 	}
 }

@@ -1,8 +1,9 @@
 /* Build-time generator: seccomp_gen OUTPUT.c
  *
- * Resolves the policy's names for both architectures with libseccomp, builds every program that a request without rules can ask for
- * with the very builder that runs later, and writes it all down as constant data. It runs on the machine that builds cloche and is
- * no part of the product. It stops with a message when a name is unknown, stands twice, or a table would be inconsistent. */
+ * Resolves the policy's names for both architectures with libseccomp, builds every program that a
+ * request without rules can ask for with the very builder that runs later, and writes it all down
+ * as constant data. It runs on the machine that builds cloche and is no part of the product. It
+ * stops with a message when a name is unknown, stands twice, or a table would be inconsistent. */
 #include <errno.h>
 #include <seccomp.h>
 #include <stdarg.h>
@@ -12,23 +13,30 @@
 
 #include "box/seccomp_table.h"
 
-/* Calls newer than some libseccomp (2.5.4 knows those of Linux 6.6). From 424 on the numbers are common to all architectures but the
- * uprobe ones; source: arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl of Linux 6.18. */
+/* Calls newer than some libseccomp (2.5.4 knows those of Linux 6.6). From 424 on the numbers are
+ * common to all architectures but the uprobe ones; source: arch/x86/entry/syscalls/syscall_64.tbl
+ * and scripts/syscall.tbl of Linux 6.18. */
 static const struct {
 	int nr;
 	const char *name;
 	bool x86_only;
 } newer[] = {
-	{ 335, "uretprobe", true },       { 336, "uprobe", true },          { 451, "cachestat", false },
-	{ 452, "fchmodat2", false },      { 453, "map_shadow_stack", false }, { 454, "futex_wake", false },
-	{ 455, "futex_wait", false },     { 456, "futex_requeue", false },  { 457, "statmount", false },
-	{ 458, "listmount", false },      { 459, "lsm_get_self_attr", false }, { 460, "lsm_set_self_attr", false },
-	{ 461, "lsm_list_modules", false }, { 462, "mseal", false },        { 463, "setxattrat", false },
-	{ 464, "getxattrat", false },     { 465, "listxattrat", false },    { 466, "removexattrat", false },
-	{ 467, "open_tree_attr", false }, { 468, "file_getattr", false },   { 469, "file_setattr", false },
+	{ 335, "uretprobe", true },	     { 336, "uprobe", true },
+	{ 451, "cachestat", false },	     { 452, "fchmodat2", false },
+	{ 453, "map_shadow_stack", false },  { 454, "futex_wake", false },
+	{ 455, "futex_wait", false },	     { 456, "futex_requeue", false },
+	{ 457, "statmount", false },	     { 458, "listmount", false },
+	{ 459, "lsm_get_self_attr", false }, { 460, "lsm_set_self_attr", false },
+	{ 461, "lsm_list_modules", false },  { 462, "mseal", false },
+	{ 463, "setxattrat", false },	     { 464, "getxattrat", false },
+	{ 465, "listxattrat", false },	     { 466, "removexattrat", false },
+	{ 467, "open_tree_attr", false },    { 468, "file_getattr", false },
+	{ 469, "file_setattr", false },
 };
 
-static const uint32_t scmp_arch[SC_ARCH_N] = { [SC_X86_64] = SCMP_ARCH_X86_64, [SC_AARCH64] = SCMP_ARCH_AARCH64 };
+static const uint32_t scmp_arch[SC_ARCH_N] = {
+	[SC_X86_64] = SCMP_ARCH_X86_64, [SC_AARCH64] = SCMP_ARCH_AARCH64
+};
 
 #define TEXT_MAX 16384
 static char text[TEXT_MAX] = ""; /* offset 0 is the empty name */
@@ -97,7 +105,8 @@ static void fill_tables(void)
 	for (size_t i = 0; i < sc_n_groups; i++) {
 		char *names = strdup(sc_groups[i].names), *save = NULL;
 
-		for (char *name = strtok_r(names, " ", &save); name != NULL; name = strtok_r(NULL, " ", &save)) {
+		for (char *name = strtok_r(names, " ", &save); name != NULL;
+		     name = strtok_r(NULL, " ", &save)) {
 			int found = 0;
 
 			for (int arch = 0; arch < SC_ARCH_N; arch++) {
@@ -132,7 +141,8 @@ static void write_table(FILE *f, const char *what, size_t size, const void *data
 	for (size_t i = 0; i < SC_ARCH_N * SC_NR_MAX; i++) {
 		unsigned v = size == 1 ? ((const uint8_t *)data)[i] : ((const uint16_t *)data)[i];
 
-		fprintf(f, "%s%s%u,", i % SC_NR_MAX == 0 ? (i == 0 ? "\n\t{" : "\n\t},\n\t{") : "", i % 16 == 0 ? "\n\t\t" : " ", v);
+		fprintf(f, "%s%s%u,", i % SC_NR_MAX == 0 ? (i == 0 ? "\n\t{" : "\n\t},\n\t{") : "",
+			i % 16 == 0 ? "\n\t\t" : " ", v);
 	}
 	fprintf(f, "\n\t},\n};\n\n");
 }
@@ -143,7 +153,9 @@ static void write_programs(FILE *f)
 
 	for (int arch = 0; arch < SC_ARCH_N; arch++) {
 		for (unsigned v = 0; v < SC_VARIANTS; v++) {
-			struct sc_request rq = { .untrusted = v & 1, .setid = v & 2, .hide_memfd = v & 4 };
+			struct sc_request rq = { .untrusted = v & 1,
+						 .setid = v & 2,
+						 .hide_memfd = v & 4 };
 			static struct sc_program p;
 			struct err e;
 
@@ -151,8 +163,8 @@ static void write_programs(FILE *f)
 				die("%s", e.msg);
 			fprintf(f, "static const struct sock_filter program_%d_%u[] = {", arch, v);
 			for (int i = 0; i < p.len; i++)
-				fprintf(f, "%s{ 0x%x, %u, %u, 0x%x },", i % 4 == 0 ? "\n\t" : " ", p.code[i].code, p.code[i].jt,
-					p.code[i].jf, p.code[i].k);
+				fprintf(f, "%s{ 0x%x, %u, %u, 0x%x },", i % 4 == 0 ? "\n\t" : " ",
+					p.code[i].code, p.code[i].jt, p.code[i].jf, p.code[i].k);
 			fprintf(f, "\n};\n\n");
 			len[arch][v] = p.len;
 		}
@@ -180,8 +192,9 @@ int main(int argc, char **argv)
 	f = fopen(argv[1], "we");
 	if (f == NULL)
 		die("%s: %s", argv[1], strerror(errno));
-	fprintf(f, "/* Written by seccomp_gen from seccomp_policy.c: call names, classes, and programs. Do not edit. */\n"
-		   "#include \"box/seccomp_table.h\"\n\n");
+	fprintf(f,
+		"/* Written by seccomp_gen from seccomp_policy.c: call names, classes, and programs. Do not edit. */\n"
+		"#include \"box/seccomp_table.h\"\n\n");
 	write_text(f);
 	write_table(f, "sc_name_at", sizeof(name_at[0][0]), name_at);
 	write_table(f, "sc_table", sizeof(table[0][0]), table);

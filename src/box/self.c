@@ -46,7 +46,11 @@ int self_protect(char **argv, struct err *e)
 		return 0;
 	copy = memfd_create("cloche", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (copy < 0 || self_copy(exe, copy) < 0)
-		return err_sys(e, "copy cloche into sealed memory (this kernel has no Landlock, which would do instead)");
+		return err_sys(
+			e,
+			"copy cloche into sealed memory (this kernel has no Landlock, which would do instead)");
 	fexecve(copy, argv, environ);
-	return err_sys(e, "run cloche from sealed memory (this kernel has no Landlock, which would do instead)");
+	return err_sys(
+		e,
+		"run cloche from sealed memory (this kernel has no Landlock, which would do instead)");
 }

@@ -1,11 +1,13 @@
 /* Keeping cloche's own file out of a box's reach where Landlock can't.
  *
- * Until the command has executed, /proc/self/exe in its process is cloche's file on the host, and a command or an interpreter line may name it (the
- * class of CVE-2019-5736). Landlock (locks.c) forbids to execute or write what is not below the box's root. On a kernel without it cloche runs
+ * Until the command has executed, /proc/self/exe in its process is cloche's file on the host, and a
+ * command or an interpreter line may name it (the class of CVE-2019-5736). Landlock (locks.c)
+ * forbids to execute or write what is not below the box's root. On a kernel without it cloche runs
  * from a sealed copy of itself in memory: then what is named there can be overwritten by nobody. */
 #pragma once
 
 #include "base/err.h"
 
-/* Returns when nothing needs to be done; else executes the copy (the same argv and environment), or fails. Call before anything is opened. */
+/* Returns when nothing needs to be done; else executes the copy (the same argv and environment), or
+ * fails. Call before anything is opened. */
 int self_protect(char **argv, struct err *e);

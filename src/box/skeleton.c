@@ -17,7 +17,7 @@
 #define PREFIX "host-"
 #define DRAFT "draft-"
 #define COPY_MAX (4 << 20) /* bytes of one copied file */
-#define LINKS_MAX 4096     /* entries of one copied directory */
+#define LINKS_MAX 4096	   /* entries of one copied directory */
 
 /* FNV-1a, 64 bits: a name, not a proof; whoever could forge it owns the store already. */
 static void mix(uint64_t *h, const void *data, size_t n)
@@ -62,7 +62,8 @@ static void name_of(const struct plan *p, uid_t owner, gid_t group, char ret[32]
 	snprintf(ret, 32, PREFIX "%016llx", (unsigned long long)h);
 }
 
-/* Opens one that stands; the lock keeps a sweep away, and a directory that a sweep got hold of first is none. */
+/* Opens one that stands; the lock keeps a sweep away, and a directory that a sweep got hold of
+ * first is none. */
 static int open_ready(int store, const char *name)
 {
 	_cleanup_fd_ int fd = openat(store, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -85,7 +86,8 @@ static int copy_file(int dir, const char *path, const char *from, uid_t owner, g
 	struct stat st;
 	off_t left;
 
-	if (in < 0 || out < 0 || fstat(in, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > COPY_MAX)
+	if (in < 0 || out < 0 || fstat(in, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    st.st_size > COPY_MAX)
 		return -1;
 	for (left = st.st_size; left > 0;) {
 		ssize_t n = sendfile(out, in, NULL, (size_t)left);
@@ -188,13 +190,15 @@ static int remove_tree(int parent, const char *name, unsigned depth)
 	if (!d)
 		return -1;
 	while ((en = readdir(d)))
-		if (strcmp(en->d_name, ".") != 0 && strcmp(en->d_name, "..") != 0 && unlinkat(dirfd(d), en->d_name, 0) < 0)
+		if (strcmp(en->d_name, ".") != 0 && strcmp(en->d_name, "..") != 0 &&
+		    unlinkat(dirfd(d), en->d_name, 0) < 0)
 			remove_tree(dirfd(d), en->d_name, depth + 1);
 	closedir(d);
 	return unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* A name that make() gives, to the letter: the caller may have chosen a directory that holds other things too. */
+/* A name that make() gives, to the letter: the caller may have chosen a directory that holds other
+ * things too. */
 static bool is_made(const char *name)
 {
 	size_t n;
@@ -207,7 +211,8 @@ static bool is_made(const char *name)
 		return false;
 	name += sizeof(DRAFT) - 1;
 	n = strspn(name, "0123456789");
-	return n > 0 && name[n] == '-' && strlen(name + n + 1) >= 10 && name[n + 1 + strspn(name + n + 1, "0123456789")] == '\0';
+	return n > 0 && name[n] == '-' && strlen(name + n + 1) >= 10 &&
+	       name[n + 1 + strspn(name + n + 1, "0123456789")] == '\0';
 }
 
 static unsigned count(int store)
@@ -242,16 +247,18 @@ static unsigned sweep(int store)
 		if (!is_made(en->d_name))
 			continue;
 		fd = openat(store, en->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		/* What another sweep has removed already may have a successor of the same name, which this lock does not hold. */
-		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0 &&
-		    remove_tree(store, en->d_name, 0) == 0)
+		/* What another sweep has removed already may have a successor of the same name,
+		 * which this lock does not hold. */
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 &&
+		    st.st_nlink > 0 && remove_tree(store, en->d_name, 0) == 0)
 			n++;
 	}
 	closedir(d);
 	return n;
 }
 
-/* Makes it under a name of its own and gives it the right one at the end: whoever sees the right name sees all of it. */
+/* Makes it under a name of its own and gives it the right one at the end: whoever sees the right
+ * name sees all of it. */
 static int make(const struct plan *p, int store, const char *name, uid_t owner, gid_t group)
 {
 	_cleanup_fd_ int dir = -1;
@@ -263,12 +270,15 @@ static int make(const struct plan *p, int store, const char *name, uid_t owner, 
 		return -1;
 	/* A pid is no name: containers that share a store all have a process 1. */
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	snprintf(draft, sizeof(draft), DRAFT "%d-%lld%09ld", (int)getpid(), (long long)t.tv_sec, t.tv_nsec);
+	snprintf(draft, sizeof(draft), DRAFT "%d-%lld%09ld", (int)getpid(), (long long)t.tv_sec,
+		 t.tv_nsec);
 	if (mkdirat(store, draft, 0755) < 0)
 		return -1;
 	dir = openat(store, draft, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	/* Locked, or a sweep would empty it meanwhile and what gets the right name would not be all of it. */
-	if (dir < 0 || flock(dir, LOCK_SH | LOCK_NB) < 0 || fchmod(dir, 0755) < 0 || own(store, draft, owner, group) < 0)
+	/* Locked, or a sweep would empty it meanwhile and what gets the right name would not be all
+	 * of it. */
+	if (dir < 0 || flock(dir, LOCK_SH | LOCK_NB) < 0 || fchmod(dir, 0755) < 0 ||
+	    own(store, draft, owner, group) < 0)
 		r = -1;
 	for (unsigned i = 0; i < p->n_ops && r == 0; i++)
 		if (p->ops[i].ready)
@@ -280,8 +290,8 @@ static int make(const struct plan *p, int store, const char *name, uid_t owner, 
 	return r;
 }
 
-/* Makes what is missing, but nothing in what is somebody else's: root with a user's HOME (sudo -E) would leave directories there that the user could
- * not use any more. */
+/* Makes what is missing, but nothing in what is somebody else's: root with a user's HOME (sudo -E)
+ * would leave directories there that the user could not use any more. */
 static void make_missing(char *path)
 {
 	struct stat st;
@@ -300,7 +310,8 @@ static void make_missing(char *path)
 	}
 }
 
-/* The store itself is no link: one in a directory of somebody else's could lead to any directory of the caller's. */
+/* The store itself is no link: one in a directory of somebody else's could lead to any directory of
+ * the caller's. */
 static int store_open(const char *store, bool make_it)
 {
 	char path[4096];
@@ -318,7 +329,8 @@ static bool trusted(int store)
 {
 	struct stat st;
 
-	return store >= 0 && fstat(store, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022);
+	return store >= 0 && fstat(store, &st) == 0 && st.st_uid == geteuid() &&
+	       !(st.st_mode & 022);
 }
 
 int skeleton_open(const struct plan *p, const char *store, uid_t owner, gid_t group)

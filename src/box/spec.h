@@ -1,7 +1,9 @@
-/* A spec: everything one box is, as plain values. A front door fills it, the engine completes it (root, rungs), launch runs it.
+/* A spec: everything one box is, as plain values. A front door fills it, the engine completes it
+ * (root, rungs), launch runs it.
  *
- * Ownership: a spec owns nothing; all pointers stay the caller's and must outlive the box. Sizes are bytes, times microseconds
- * unless a name says otherwise. Zero-initialised fields mean "not asked". */
+ * Ownership: a spec owns nothing; all pointers stay the caller's and must outlive the box. Sizes
+ * are bytes, times microseconds unless a name says otherwise. Zero-initialised fields mean "not
+ * asked". */
 #pragma once
 
 #include <stdbool.h>
@@ -21,23 +23,23 @@
 
 enum box_mount_kind { BOX_MOUNT_DIR, BOX_MOUNT_FILE, BOX_MOUNT_TMPFS, BOX_MOUNT_KIND_N };
 
-/* A mount the caller asked for, already checked by mount_check: `src` is canonical and (dev, ino) is what was checked; the
- * child opens it again without following links and compares. */
+/* A mount the caller asked for, already checked by mount_check: `src` is canonical and (dev, ino)
+ * is what was checked; the child opens it again without following links and compares. */
 struct box_mount {
 	enum box_mount_kind kind;
 	const char *src; /* NULL for tmpfs */
 	const char *dst; /* absolute, normalised */
 	bool rw;
-	bool workspace;  /* --workspace: rw directory with the id rules of BOX.md */
-	uint64_t size;   /* tmpfs */
+	bool workspace; /* --workspace: rw directory with the id rules of BOX.md */
+	uint64_t size;	/* tmpfs */
 	uint64_t dev, ino;
-	uid_t owner;     /* of src; decides the id-mapped mount of a root caller */
+	uid_t owner; /* of src; decides the id-mapped mount of a root caller */
 	gid_t group;
 };
 
 struct box_device {
 	const char *path; /* below /dev, a character device */
-	uint64_t rdev;    /* as checked by the parent */
+	uint64_t rdev;	  /* as checked by the parent */
 };
 
 enum box_rule_action { BOX_RULE_ALLOW, BOX_RULE_DENY };
@@ -54,19 +56,20 @@ struct box_ulimit {
 enum box_network { BOX_NET_NONE, BOX_NET_HOST, BOX_NET_N };
 
 struct box_limits {
-	uint64_t memory;       /* bytes; default 512 MiB */
-	uint64_t pids;         /* processes and threads; default 256 */
-	double cpus;           /* 0: none */
-	uint64_t timeout_us;   /* 0: none. Starts when the command starts */
-	uint64_t kill_after_us; /* 0: SIGKILL at the deadline; else TERM first, KILL this much later */
-	uint64_t output;       /* bytes a captured stream; default 64 MiB */
-	uint64_t file_size;    /* RLIMIT_FSIZE; BOX_LIMIT_NONE */
-	uint64_t open_files;   /* RLIMIT_NOFILE; default 1024 soft and 4096 hard */
+	uint64_t memory;	/* bytes; default 512 MiB */
+	uint64_t pids;		/* processes and threads; default 256 */
+	double cpus;		/* 0: none */
+	uint64_t timeout_us;	/* 0: none. Starts when the command starts */
+	uint64_t kill_after_us; /* 0: SIGKILL at the deadline; else TERM first, KILL this much later
+				 */
+	uint64_t output;	/* bytes a captured stream; default 64 MiB */
+	uint64_t file_size;	/* RLIMIT_FSIZE; BOX_LIMIT_NONE */
+	uint64_t open_files;	/* RLIMIT_NOFILE; default 1024 soft and 4096 hard */
 	uint64_t workspace_max; /* bytes, sampled; BOX_LIMIT_NONE */
-	uint64_t shm;          /* /dev/shm; default 64 MiB */
-	uint64_t root;         /* the throwaway root's size; default half of memory, at least 64 MiB */
-	bool require;          /* --require-limits: refuse below kernel enforcement */
-	bool supervised;       /* caller chose the supervised rung */
+	uint64_t shm;		/* /dev/shm; default 64 MiB */
+	uint64_t root;	 /* the throwaway root's size; default half of memory, at least 64 MiB */
+	bool require;	 /* --require-limits: refuse below kernel enforcement */
+	bool supervised; /* caller chose the supervised rung */
 };
 
 enum box_profile { BOX_PROFILE_DEFAULT, BOX_PROFILE_UNTRUSTED, BOX_PROFILE_N };
@@ -80,9 +83,10 @@ struct box_spec {
 	const char *cwd;   /* absolute */
 	const char *home;
 	const char *hostname; /* "cloche" */
-	uid_t uid;         /* inside */
+	uid_t uid;	      /* inside */
 	gid_t gid;
-	uid_t outer_uid;   /* what uid and gid are outside: the caller, or an unprivileged id when the caller is root */
+	uid_t outer_uid; /* what uid and gid are outside: the caller, or an unprivileged id when the
+			    caller is root */
 	gid_t outer_gid;
 	struct box_mount mounts[BOX_MOUNTS_MAX];
 	size_t n_mounts;
@@ -97,8 +101,8 @@ struct box_spec {
 	enum box_network network;
 	enum box_profile profile;
 	const char *apparmor; /* profile name, or NULL */
-	bool read_only;       /* root read-only, tmpfs at /tmp, /run, HOME */
-	bool no_proc;         /* --proc=none */
-	bool tty;             /* own pseudo terminal */
+	bool read_only;	      /* root read-only, tmpfs at /tmp, /run, HOME */
+	bool no_proc;	      /* --proc=none */
+	bool tty;	      /* own pseudo terminal */
 	bool interactive;     /* forward stdin */
 };

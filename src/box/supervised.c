@@ -1,14 +1,15 @@
 /* The supervised rung: best effort, not for hostile code. It holds where no cgroup can be made.
  *
- * How it works: the process count is RLIMIT_NPROC, set by the child inside its user namespace (limits_inside).
- * Memory is sampled from outside: the tree of processes below the box's init is walked through
- * /proc/PID/task/TID/children, and the resident pages of statm are added up (smaps would cost longer than the
- * period). Nearer to the cap it looks more often; a tick that took long is followed by a longer pause.
+ * How it works: the process count is RLIMIT_NPROC, set by the child inside its user namespace
+ * (limits_inside). Memory is sampled from outside: the tree of processes below the box's init is
+ * walked through /proc/PID/task/TID/children, and the resident pages of statm are added up (smaps
+ * would cost longer than the period). Nearer to the cap it looks more often; a tick that took long
+ * is followed by a longer pause.
  *
- * What it can't do: pages shared by several processes are counted for each of them; memory in memfds, sockets and
- * pipes is not seen at all (the filter refuses memfd_create on this rung, and the box has few descriptors). For
- * that case a machine that runs out of memory while the box runs ends the box too. A burst between two looks
- * overshoots the cap. */
+ * What it can't do: pages shared by several processes are counted for each of them; memory in
+ * memfds, sockets and pipes is not seen at all (the filter refuses memfd_create on this rung, and
+ * the box has few descriptors). For that case a machine that runs out of memory while the box runs
+ * ends the box too. A burst between two looks overshoots the cap. */
 #include "box/limits_rungs.h"
 
 #include <errno.h>
@@ -41,7 +42,8 @@ static bool in_tree(const struct tree *t, pid_t pid)
 /* A list of any length: read in pieces, of which a number cut by the end goes into the next. */
 static void add_children(struct tree *t, int task, const char *tid)
 {
-	static char text[4096]; /* static, as the tree is: what is large on the stack is cleared at each look */
+	static char text[4096]; /* static, as the tree is: what is large on the stack is cleared at
+				   each look */
 	static pid_t child[TASKS_MAX * 4];
 	char path[64];
 	_cleanup_fd_ int fd = -1;
@@ -56,7 +58,8 @@ static void add_children(struct tree *t, int task, const char *tid)
 		have += (size_t)n;
 		for (whole = have; whole > 0 && text[whole - 1] != ' '; whole--)
 			;
-		for (size_t i = 0, k = limits_parse_pids(text, whole, child, TASKS_MAX * 4); i < k; i++)
+		for (size_t i = 0, k = limits_parse_pids(text, whole, child, TASKS_MAX * 4); i < k;
+		     i++)
 			/* A process may be seen twice while the tree changes under us. */
 			if (t->n < TREE_MAX && !in_tree(t, child[i]))
 				t->pid[t->n++] = child[i];
@@ -84,7 +87,8 @@ static void look_at_tasks(struct tree *t, int proc, pid_t pid)
 	}
 	while ((n = limits_getdents(task, buf, sizeof(buf))) > 0) {
 		for (ssize_t at = 0; at < n;) {
-			const struct limits_dirent *d = (const struct limits_dirent *)(const void *)(buf + at);
+			const struct limits_dirent *d =
+				(const struct limits_dirent *)(const void *)(buf + at);
 
 			at += d->reclen;
 			if (d->name[0] < '0' || d->name[0] > '9')
@@ -155,15 +159,16 @@ static int sv_open(struct limits *l, const struct box_limits *want, struct err *
 	l->avail_floor = total / 50 > FLOOR_BYTES ? total / 50 : FLOOR_BYTES;
 	if (want->memory != BOX_LIMIT_NONE)
 		l->state[LIMIT_MEMORY] = (struct limit_state){ want->memory, want->memory,
-			limits_supervised.name, false };
+							       limits_supervised.name, false };
 	if (want->pids != BOX_LIMIT_NONE)
-		l->state[LIMIT_PIDS] = (struct limit_state){ want->pids, want->pids, limits_supervised.name,
-			false };
+		l->state[LIMIT_PIDS] = (struct limit_state){ want->pids, want->pids,
+							     limits_supervised.name, false };
 	if (want->open_files == 0 || want->open_files == BOX_LIMIT_NONE)
 		if (l->state[LIMIT_OPEN_FILES].effective > LIMITS_OPEN_FILES_SOFT)
 			l->state[LIMIT_OPEN_FILES].effective = LIMITS_OPEN_FILES_SOFT;
-	snprintf(l->note, sizeof(l->note),
-		 "limits are supervised (best effort, not for hostile code): `cloche doctor` says how the kernel can hold them");
+	snprintf(
+		l->note, sizeof(l->note),
+		"limits are supervised (best effort, not for hostile code): `cloche doctor` says how the kernel can hold them");
 	return 0;
 }
 
@@ -183,7 +188,9 @@ static int sv_watch(struct limits *l, pid_t pid, struct err *e)
 /* At most a tenth of the time goes into looking. */
 static void pace(struct limits *l, uint64_t spent_us, uint64_t bytes)
 {
-	uint64_t ms = l->memory_cap != BOX_LIMIT_NONE && bytes > l->memory_cap / 4 * 3 ? PERIOD_NEAR_MS : PERIOD_MS;
+	uint64_t ms = l->memory_cap != BOX_LIMIT_NONE && bytes > l->memory_cap / 4 * 3
+			      ? PERIOD_NEAR_MS
+			      : PERIOD_MS;
 
 	if (ms < spent_us / 100)
 		ms = spent_us / 100;
@@ -211,12 +218,14 @@ static enum limit_hit sv_check(struct limits *l)
 	if (l->memory_cap == BOX_LIMIT_NONE)
 		return LIMIT_HIT_NONE;
 	if (bytes > l->memory_cap) {
-		snprintf(l->filled_by, sizeof(l->filled_by), "%s", t.shared > t.pages / 2 ? "shm" : "anonymous");
+		snprintf(l->filled_by, sizeof(l->filled_by), "%s",
+			 t.shared > t.pages / 2 ? "shm" : "anonymous");
 		return LIMIT_HIT_MEMORY;
 	}
-	/* The machine is running out, and more went since the start than this box may have: what we don't see is
-	 * the likely cause. */
-	if (avail > 0 && avail < l->avail_floor && l->avail_start > avail && l->avail_start - avail > l->memory_cap)
+	/* The machine is running out, and more went since the start than this box may have: what we
+	 * don't see is the likely cause. */
+	if (avail > 0 && avail < l->avail_floor && l->avail_start > avail &&
+	    l->avail_start - avail > l->memory_cap)
 		return LIMIT_HIT_MEMORY;
 	return LIMIT_HIT_NONE;
 }
@@ -252,10 +261,13 @@ bool supervised_probe(char *why, size_t cap)
 	/* Only to find out whether the kernel has the file. */
 	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
 	if (fd_read_file_at(AT_FDCWD, path, text, sizeof(text)) < 0 && errno == ENOENT) {
-		snprintf(why, cap,
-			 "only the box's init can be sampled: this kernel has no /proc/PID/task/TID/children");
+		snprintf(
+			why, cap,
+			"only the box's init can be sampled: this kernel has no /proc/PID/task/TID/children");
 		return false;
 	}
-	snprintf(why, cap, "best effort, not for hostile code: memory sampled, processes by a resource limit");
+	snprintf(
+		why, cap,
+		"best effort, not for hostile code: memory sampled, processes by a resource limit");
 	return true;
 }

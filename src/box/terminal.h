@@ -16,5 +16,6 @@ struct winsize terminal_size(int fd);
 /* Raw mode when fd is a terminal (else nothing). The caller puts it back. */
 void terminal_raw(struct terminal *t, int fd);
 void terminal_restore(struct terminal *t);
-/* Is this the terminal that controls us, while another job has it? To read it would stop us, deadline and all. */
+/* Is this the terminal that controls us, while another job has it? To read it would stop us,
+ * deadline and all. */
 bool terminal_elsewhere(int fd);

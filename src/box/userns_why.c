@@ -1,6 +1,6 @@
-/* From an errno and what the host says about itself to a cause and a fix. The order matters: a setting that forbids
- * by name is the cause even where something else would forbid it too. Facts: user_namespaces(7), namespaces(7),
- * seccomp(2), AppArmor's userns mediation. */
+/* From an errno and what the host says about itself to a cause and a fix. The order matters: a
+ * setting that forbids by name is the cause even where something else would forbid it too. Facts:
+ * user_namespaces(7), namespaces(7), seccomp(2), AppArmor's userns mediation. */
 #include "box/userns_why.h"
 
 #include <errno.h>
@@ -46,14 +46,15 @@ bool userns_apparmor_restricts(void)
 
 	if (!is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 1))
 		return false;
-	if (fd_read_file_at(AT_FDCWD, "/proc/self/attr/apparmor/current", label, sizeof(label)) < 0 &&
+	if (fd_read_file_at(AT_FDCWD, "/proc/self/attr/apparmor/current", label, sizeof(label)) <
+		    0 &&
 	    fd_read_file_at(AT_FDCWD, "/proc/self/attr/current", label, sizeof(label)) < 0)
 		return true;
 	return strcmp(label, "unconfined") == 0;
 }
 
-/* True when "/" is not the root of the mount namespace (as far as its mounts tell): user namespaces are refused
- * there. */
+/* True when "/" is not the root of the mount namespace (as far as its mounts tell): user namespaces
+ * are refused there. */
 static bool in_chroot(void)
 {
 	char line[4096];
@@ -92,8 +93,9 @@ static void used_up(const char *what, int num, struct userns_why *ret)
 	static const struct {
 		const char *sysctl, *what;
 	} counts[] = {
-		{ "user", "user" }, { "mnt", "mount" }, { "pid", "pid" }, { "net", "network" },
-		{ "ipc", "ipc" },   { "uts", "uts" },   { "cgroup", "cgroup" },
+		{ "user", "user" },	{ "mnt", "mount" }, { "pid", "pid" },
+		{ "net", "network" },	{ "ipc", "ipc" },   { "uts", "uts" },
+		{ "cgroup", "cgroup" },
 	};
 	char path[96];
 
@@ -101,12 +103,15 @@ static void used_up(const char *what, int num, struct userns_why *ret)
 		snprintf(path, sizeof(path), "/proc/sys/user/max_%s_namespaces", counts[i].sysctl);
 		if (!is(path, 0))
 			continue;
-		cause(ret, "%s namespaces are switched off: user.max_%s_namespaces=0", counts[i].what, counts[i].sysctl);
-		fix(ret, "echo user.max_%s_namespaces=15000 | sudo tee /etc/sysctl.d/90-namespaces.conf\nsudo sysctl --system",
+		cause(ret, "%s namespaces are switched off: user.max_%s_namespaces=0",
+		      counts[i].what, counts[i].sysctl);
+		fix(ret,
+		    "echo user.max_%s_namespaces=15000 | sudo tee /etc/sysctl.d/90-namespaces.conf\nsudo sysctl --system",
 		    counts[i].sysctl);
 		return;
 	}
-	cause(ret, "%s: the limit on namespaces is used up, or they are nested 32 deep (%s)", what, strerror(num));
+	cause(ret, "%s: the limit on namespaces is used up, or they are nested 32 deep (%s)", what,
+	      strerror(num));
 	fix(ret, "sysctl user    # shows the limits; raise the one that is reached");
 }
 
@@ -116,23 +121,31 @@ void userns_why(const char *what, int num, struct userns_why *ret)
 		used_up(what, num, ret);
 	} else if (is("/proc/sys/kernel/unprivileged_userns_clone", 0)) {
 		cause(ret, "user namespaces are switched off: kernel.unprivileged_userns_clone=0");
-		fix(ret, "echo kernel.unprivileged_userns_clone=1 | sudo tee /etc/sysctl.d/90-userns.conf\nsudo sysctl --system");
+		fix(ret,
+		    "echo kernel.unprivileged_userns_clone=1 | sudo tee /etc/sysctl.d/90-userns.conf\nsudo sysctl --system");
 	} else if (userns_apparmor_restricts()) {
-		cause(ret, "AppArmor refuses user namespaces (kernel.apparmor_restrict_unprivileged_userns=1), and no profile lets cloche through");
-		fix(ret, "sudo cloche doctor --fix    # installs an AppArmor profile for cloche only");
+		cause(ret,
+		      "AppArmor refuses user namespaces (kernel.apparmor_restrict_unprivileged_userns=1), and no profile lets cloche through");
+		fix(ret,
+		    "sudo cloche doctor --fix    # installs an AppArmor profile for cloche only");
 	} else if (num == ENOSYS || num == EINVAL) {
 		cause(ret, "%s: this kernel has none (%s)", what, strerror(num));
-		fix(ret, "use a kernel built with CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS, CONFIG_UTS_NS and CONFIG_IPC_NS");
+		fix(ret,
+		    "use a kernel built with CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS, CONFIG_UTS_NS and CONFIG_IPC_NS");
 	} else if (num == EPERM && in_chroot()) {
 		cause(ret, "user namespaces are refused inside a chroot");
-		fix(ret, "leave the chroot, or enter it by pivot_root (a container, systemd-nspawn) instead of chroot");
+		fix(ret,
+		    "leave the chroot, or enter it by pivot_root (a container, systemd-nspawn) instead of chroot");
 	} else if (filtered()) {
-		cause(ret, "%s: refused, and a seccomp filter stands over this process (%s)", what, strerror(num));
-		fix(ret, "docker run --security-opt seccomp=unconfined ...    # or a profile that allows clone, unshare, mount, pivot_root\n"
-			 "kubernetes: securityContext.seccompProfile.type: Unconfined");
+		cause(ret, "%s: refused, and a seccomp filter stands over this process (%s)", what,
+		      strerror(num));
+		fix(ret,
+		    "docker run --security-opt seccomp=unconfined ...    # or a profile that allows clone, unshare, mount, pivot_root\n"
+		    "kubernetes: securityContext.seccompProfile.type: Unconfined");
 	} else {
 		cause(ret, "%s: %s", what, strerror(num));
-		fix(ret, "look for the refusal in: sudo dmesg | tail    # a security module (SELinux, AppArmor), a chroot, or the outer container");
+		fix(ret,
+		    "look for the refusal in: sudo dmesg | tail    # a security module (SELinux, AppArmor), a chroot, or the outer container");
 	}
 }
 
@@ -152,5 +165,6 @@ int userns_refused(const char *what, int num, struct err *e)
 	}
 	for (size_t n = strlen(why.fix); n > 0 && why.fix[n - 1] == ' '; n--)
 		why.fix[n - 1] = '\0';
-	return err_set(e, ERR_MISSING, "this host gives no namespace for a box: %s; fix: %s", why.cause, why.fix);
+	return err_set(e, ERR_MISSING, "this host gives no namespace for a box: %s; fix: %s",
+		       why.cause, why.fix);
 }

@@ -1,15 +1,17 @@
-/* The workspace sampler: adds up what a directory tree takes on disk, a little at a time, on any rung.
+/* The workspace sampler: adds up what a directory tree takes on disk, a little at a time, on any
+ * rung.
  *
- * How it works: a walk that can stop anywhere. One directory is open at a time; the way back is a list of inode
- * numbers and read positions, climbed by ".." and verified, so that a directory moved meanwhile ends the pass
- * instead of leading elsewhere. A tick takes about a millisecond, or ten when the file system's free space shrank
- * by enough to matter since the last pass. A file with several links counts for a part at each, so that all its
- * links together count once.
+ * How it works: a walk that can stop anywhere. One directory is open at a time; the way back is a
+ * list of inode numbers and read positions, climbed by ".." and verified, so that a directory moved
+ * meanwhile ends the pass instead of leading elsewhere. A tick takes about a millisecond, or ten
+ * when the file system's free space shrank by enough to matter since the last pass. A file with
+ * several links counts for a part at each, so that all its links together count once.
  *
- * It never follows a link, never crosses to another file system, never writes. What may go wrong: the box writes
- * faster than the walk goes (the overshoot is stated), directories it made unreadable are not counted, a tree that
- * changes all the time gives a sum from several moments. A tree deeper than LIMIT_WALK_DEPTH counts as over the
- * cap: a place to hide would be worse than a refusal nobody meets. */
+ * It never follows a link, never crosses to another file system, never writes. What may go wrong:
+ * the box writes faster than the walk goes (the overshoot is stated), directories it made
+ * unreadable are not counted, a tree that changes all the time gives a sum from several moments. A
+ * tree deeper than LIMIT_WALK_DEPTH counts as over the cap: a place to hide would be worse than a
+ * refusal nobody meets. */
 #include "box/limits_rungs.h"
 
 #include <dirent.h>
@@ -43,7 +45,8 @@ int limits_watch_workspace(struct limits *l, int dirfd, struct err *e)
 
 	if (s->requested == BOX_LIMIT_NONE)
 		return 0;
-	/* Reading positions belong to an open file: open it anew instead of sharing the caller's. */
+	/* Reading positions belong to an open file: open it anew instead of sharing the caller's.
+	 */
 	l->workspace_fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (l->workspace_fd < 0) {
 		err_sys(e, "--workspace-max: opening the workspace");
@@ -79,14 +82,16 @@ static bool climb(struct limit_walk *w)
 	if (up < 0 || fstat(up, &st) < 0)
 		return false;
 	w->depth--;
-	if (st.st_dev != w->dev || st.st_ino != w->up[w->depth].ino || lseek(up, w->up[w->depth].pos, SEEK_SET) < 0)
+	if (st.st_dev != w->dev || st.st_ino != w->up[w->depth].ino ||
+	    lseek(up, w->up[w->depth].pos, SEEK_SET) < 0)
 		return false;
 	fd_close(&w->fd);
 	w->fd = fd_steal(&up);
 	return true;
 }
 
-/* Counts one entry; a directory is entered (true), so that the buffer of the one above is done with. */
+/* Counts one entry; a directory is entered (true), so that the buffer of the one above is done
+ * with. */
 static bool count(struct limit_walk *w, const struct limits_dirent *d, bool *ret_deep)
 {
 	_cleanup_fd_ int sub = -1;
@@ -94,7 +99,8 @@ static bool count(struct limit_walk *w, const struct limits_dirent *d, bool *ret
 
 	if (strcmp(d->name, ".") == 0 || strcmp(d->name, "..") == 0)
 		return false;
-	if (fstatat(w->fd, d->name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 || st.st_dev != w->dev)
+	if (fstatat(w->fd, d->name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+	    st.st_dev != w->dev)
 		return false;
 	if (!S_ISDIR(st.st_mode)) {
 		w->sum += (uint64_t)st.st_blocks * 512 / (st.st_nlink > 0 ? st.st_nlink : 1);
@@ -124,7 +130,8 @@ static void step(struct limits *l, bool *ret_deep)
 	ssize_t n = limits_getdents(w->fd, buf, sizeof(buf));
 
 	for (ssize_t at = 0; at < n;) {
-		const struct limits_dirent *d = (const struct limits_dirent *)(const void *)(buf + at);
+		const struct limits_dirent *d =
+			(const struct limits_dirent *)(const void *)(buf + at);
 
 		at += d->reclen;
 		if (count(w, d, ret_deep))
@@ -142,8 +149,8 @@ static void step(struct limits *l, bool *ret_deep)
 	fd_close(&w->fd);
 }
 
-/* Has enough of the file system's free space gone since the last pass for the cap to be near? Others write too: a
- * hint only. */
+/* Has enough of the file system's free space gone since the last pass for the cap to be near?
+ * Others write too: a hint only. */
 static bool pressed(const struct limits *l)
 {
 	const struct limit_walk *w = &l->walk;
@@ -151,8 +158,8 @@ static bool pressed(const struct limits *l)
 
 	if (!w->whole)
 		return true;
-	return w->last >= l->workspace_cap || (w->free_then > now &&
-					       w->free_then - now > (l->workspace_cap - w->last) / 2);
+	return w->last >= l->workspace_cap ||
+	       (w->free_then > now && w->free_then - now > (l->workspace_cap - w->last) / 2);
 }
 
 bool limits_workspace_tick(struct limits *l)
@@ -166,7 +173,7 @@ bool limits_workspace_tick(struct limits *l)
 	begin = limits_now_us();
 	if (w->fd < 0 && !begin_pass(w, l->workspace_fd))
 		return false;
-	for (uint64_t budget = pressed(l) ? BUDGET_PRESSED_US : BUDGET_US; w->fd >= 0; ) {
+	for (uint64_t budget = pressed(l) ? BUDGET_PRESSED_US : BUDGET_US; w->fd >= 0;) {
 		step(l, &deep);
 		if (deep || w->sum > l->workspace_cap)
 			return true;

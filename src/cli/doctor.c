@@ -1,9 +1,11 @@
-/* `cloche doctor`: tries what this host gives a box, and says what each missing thing costs and how to mend it.
+/* `cloche doctor`: tries what this host gives a box, and says what each missing thing costs and how
+ * to mend it.
  *
- * Each row of the table (doctor_rows.c) is probed in a child with a deadline (doctor_probe.c). The verdict follows
- * from the rows: a required one that is missing means that no box can run (exit code 2), any other loss is
- * `degraded` (1), else `good` (0). Facts that cost nothing are `info` and never change the verdict. Nothing touches
- * the network without --online, and nothing but --fix, after a yes, changes the host. */
+ * Each row of the table (doctor_rows.c) is probed in a child with a deadline (doctor_probe.c). The
+ * verdict follows from the rows: a required one that is missing means that no box can run (exit
+ * code 2), any other loss is `degraded` (1), else `good` (0). Facts that cost nothing are `info`
+ * and never change the verdict. Nothing touches the network without --online, and nothing but
+ * --fix, after a yes, changes the host. */
 #include "cli/doctor.h"
 
 #include <assert.h>
@@ -28,7 +30,8 @@ static const struct {
 	const char *name, *sentence;
 } verdicts[] = {
 	[VERDICT_GOOD] = { "good", "good: boxes run here with every lock and limit" },
-	[VERDICT_DEGRADED] = { "degraded", "degraded: boxes run here, with less than they could have" },
+	[VERDICT_DEGRADED] = { "degraded",
+			       "degraded: boxes run here, with less than they could have" },
 	[VERDICT_UNUSABLE] = { "unusable", "unusable: no box can run here as things are" },
 };
 static_assert(sizeof(verdicts) / sizeof(verdicts[0]) == VERDICT_N, "a name for every verdict");
@@ -75,7 +78,8 @@ static bool shown(const struct doctor_ask *ask, size_t i)
 	return ask->online || !doctor_rows[i].online;
 }
 
-/* Runs all rows. What needs a user namespace is not tried without one: it would say the same thing six times. */
+/* Runs all rows. What needs a user namespace is not tried without one: it would say the same thing
+ * six times. */
 static enum verdict examine(const struct doctor_ask *ask, struct doctor_result results[])
 {
 	enum verdict verdict = VERDICT_GOOD;
@@ -88,7 +92,8 @@ static enum verdict examine(const struct doctor_ask *ask, struct doctor_result r
 		if (!shown(ask, i))
 			continue;
 		if (row->nested && !userns) {
-			doctor_say(r, row->required ? DOCTOR_MISSING : DOCTOR_INFO, "not tried: needs a user namespace");
+			doctor_say(r, row->required ? DOCTOR_MISSING : DOCTOR_INFO,
+				   "not tried: needs a user namespace");
 			continue;
 		}
 		doctor_try(row, r);
@@ -102,7 +107,8 @@ static enum verdict examine(const struct doctor_ask *ask, struct doctor_result r
 	return verdict;
 }
 
-static void print_json(const struct doctor_ask *ask, const struct doctor_result results[], enum verdict verdict, struct buf *out)
+static void print_json(const struct doctor_ask *ask, const struct doctor_result results[],
+		       enum verdict verdict, struct buf *out)
 {
 	struct json j;
 
@@ -142,7 +148,8 @@ static bool utf8_terminal(void)
 		const char *v = getenv(names[i]);
 
 		if (v && v[0])
-			return strstr(v, "UTF-8") || strstr(v, "utf-8") || strstr(v, "utf8") || strstr(v, "UTF8");
+			return strstr(v, "UTF-8") || strstr(v, "utf-8") || strstr(v, "utf8") ||
+			       strstr(v, "UTF8");
 	}
 	return false;
 }
@@ -161,7 +168,8 @@ static void add_lines(struct buf *out, const char *head, const char *text)
 	}
 }
 
-static void print_text(const struct doctor_ask *ask, const struct doctor_result results[], enum verdict verdict, struct buf *out)
+static void print_text(const struct doctor_ask *ask, const struct doctor_result results[],
+		       enum verdict verdict, struct buf *out)
 {
 	bool signs = utf8_terminal(), colour = isatty(1) && !getenv("NO_COLOR");
 
@@ -174,7 +182,8 @@ static void print_text(const struct doctor_ask *ask, const struct doctor_result 
 			continue;
 		str_printable(safe, sizeof(safe), r->detail);
 		if (colour)
-			buf_fmt(out, "\033[%sm%s\033[0m %-21s%s\n", statuses[r->status].colour, sign, doctor_rows[i].title, safe);
+			buf_fmt(out, "\033[%sm%s\033[0m %-21s%s\n", statuses[r->status].colour,
+				sign, doctor_rows[i].title, safe);
 		else
 			buf_fmt(out, "%s %-21s%s\n", sign, doctor_rows[i].title, safe);
 		if (!failing(r))
@@ -203,7 +212,8 @@ static int run(int argc, char **argv)
 		return cli_fail("doctor", &e);
 	}
 	if (ask.fix && !(isatty(0) && isatty(1))) {
-		err_set(&e, ERR_USAGE, "--fix asks before it changes anything: run it on a terminal");
+		err_set(&e, ERR_USAGE,
+			"--fix asks before it changes anything: run it on a terminal");
 		return cli_fail("doctor", &e);
 	}
 	if (doctor_n_rows > DOCTOR_ROWS_MAX)
@@ -228,16 +238,30 @@ static int run(int argc, char **argv)
 }
 
 static const struct opt_row rows[] = {
-	{ .name = "json", .type = OPT_FLAG, .group = "Output", .help = "print one JSON object instead of the screen",
-	  .conflicts = "fix", .since = "0.1.0", .id = DO_JSON },
-	{ .name = "fix", .type = OPT_FLAG, .group = "Host",
+	{ .name = "json",
+	  .type = OPT_FLAG,
+	  .group = "Output",
+	  .help = "print one JSON object instead of the screen",
+	  .conflicts = "fix",
+	  .since = "0.1.0",
+	  .id = DO_JSON },
+	{ .name = "fix",
+	  .type = OPT_FLAG,
+	  .group = "Host",
 	  .help = "show what would mend the host, ask, and install what is scoped to cloche; print commands for the rest",
-	  .conflicts = "json", .since = "0.1.0", .id = DO_FIX },
-	{ .name = "online", .type = OPT_FLAG, .group = "Host", .help = "also try to reach the image registries over the network",
-	  .since = "0.1.0", .id = DO_ONLINE },
+	  .conflicts = "json",
+	  .since = "0.1.0",
+	  .id = DO_FIX },
+	{ .name = "online",
+	  .type = OPT_FLAG,
+	  .group = "Host",
+	  .help = "also try to reach the image registries over the network",
+	  .since = "0.1.0",
+	  .id = DO_ONLINE },
 };
 
-static const char *const examples[] = { "cloche doctor", "cloche doctor --json", "cloche doctor --fix", NULL };
+static const char *const examples[] = { "cloche doctor", "cloche doctor --json",
+					"cloche doctor --fix", NULL };
 
 const struct opt_verb cli_doctor_verb = {
 	.name = "doctor",

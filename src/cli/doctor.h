@@ -1,8 +1,10 @@
-/* Inside of `cloche doctor`: rows, their results, and the ground that probes stand on. Only doctor*.c include this.
+/* Inside of `cloche doctor`: rows, their results, and the ground that probes stand on. Only
+ * doctor*.c include this.
  *
- * A row is tried, not guessed: its probe runs in a forked child with a deadline, does what a box would do, and
- * fills a result that the parent reads from shared memory. A probe that dies or hangs is an answer too. Nothing it
- * makes outlives it: mounts and namespaces go with the child, groups and directories are removed by name. */
+ * A row is tried, not guessed: its probe runs in a forked child with a deadline, does what a box
+ * would do, and fills a result that the parent reads from shared memory. A probe that dies or hangs
+ * is an answer too. Nothing it makes outlives it: mounts and namespaces go with the child, groups
+ * and directories are removed by name. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,29 +15,29 @@ struct buf;
 
 enum doctor_status {
 	DOCTOR_OK,
-	DOCTOR_INFO,     /* a fact to know, nothing is lost */
+	DOCTOR_INFO,	 /* a fact to know, nothing is lost */
 	DOCTOR_DEGRADED, /* boxes run with less */
-	DOCTOR_MISSING,  /* the thing is not there */
+	DOCTOR_MISSING,	 /* the thing is not there */
 	DOCTOR_STATUS_N
 };
 
 struct doctor_result {
 	enum doctor_status status;
 	char detail[320]; /* one line; may hold bytes from outside, escaped when printed */
-	char cost[320];   /* what it costs; "" takes the row's own */
-	char fix[640];    /* commands, one a line; "" takes the row's own */
+	char cost[320];	  /* what it costs; "" takes the row's own */
+	char fix[640];	  /* commands, one a line; "" takes the row's own */
 };
 
 struct doctor_row {
-	const char *id;    /* stable: JSON and tests name it */
+	const char *id; /* stable: JSON and tests name it */
 	const char *title;
-	bool required;     /* missing means: no box can run */
-	bool online;       /* touches the network: only with --online */
-	bool twice;        /* starts boxes and may need longer */
-	bool nested;       /* needs a user namespace: not tried when there is none */
+	bool required; /* missing means: no box can run */
+	bool online;   /* touches the network: only with --online */
+	bool twice;    /* starts boxes and may need longer */
+	bool nested;   /* needs a user namespace: not tried when there is none */
 	void (*probe)(const struct doctor_row *row, struct doctor_result *r);
-	const char *cost;  /* what a failing row costs */
-	const char *fix;   /* how to mend it, where one answer fits all causes */
+	const char *cost; /* what a failing row costs */
+	const char *fix;  /* how to mend it, where one answer fits all causes */
 	const char *arg;
 };
 
@@ -45,29 +47,36 @@ extern const size_t doctor_n_rows;
 /* Runs one row's probe in a child of its own. */
 void doctor_try(const struct doctor_row *row, struct doctor_result *ret);
 
-/* doctor_probe.c: for probes. Sets status and detail; the first to fill cost or fix wins over the row's own text. */
-void doctor_say(struct doctor_result *r, enum doctor_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void doctor_cost(struct doctor_result *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void doctor_fix(struct doctor_result *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* doctor_probe.c: for probes. Sets status and detail; the first to fill cost or fix wins over the
+ * row's own text. */
+void doctor_say(struct doctor_result *r, enum doctor_status status, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void doctor_cost(struct doctor_result *r, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void doctor_fix(struct doctor_result *r, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
-/* Runs fn in a new user namespace (its only id is 1000, as in a box; root maps an unprivileged id to it) with the
- * namespaces of `flags` besides; pid namespaces hold for fn's children only. fn runs in a child of its own and
- * returns an exit code; false means that the namespace could not be made, and *r says why and how to mend it. */
-bool doctor_in_userns(int flags, int (*fn)(void *ctx, struct doctor_result *r), void *ctx, struct doctor_result *r);
-/* The ids that a box has outside, and whether they are lent by root: false for an ordinary caller, and for root of a user
- * namespace that has no other id. */
+/* Runs fn in a new user namespace (its only id is 1000, as in a box; root maps an unprivileged id
+ * to it) with the namespaces of `flags` besides; pid namespaces hold for fn's children only. fn
+ * runs in a child of its own and returns an exit code; false means that the namespace could not be
+ * made, and *r says why and how to mend it. */
+bool doctor_in_userns(int flags, int (*fn)(void *ctx, struct doctor_result *r), void *ctx,
+		      struct doctor_result *r);
+/* The ids that a box has outside, and whether they are lent by root: false for an ordinary caller,
+ * and for root of a user namespace that has no other id. */
 bool doctor_outer_ids(unsigned *ret_uid, unsigned *ret_gid);
 /* Forks a child that dies with us. */
 pid_t doctor_fork(void);
 /* Waits; the exit code, or 128 + signal. */
 int doctor_wait(pid_t pid);
-/* Mounts a private tmpfs somewhere (the caller has a mount namespace) and makes it the working directory. */
+/* Mounts a private tmpfs somewhere (the caller has a mount namespace) and makes it the working
+ * directory. */
 int doctor_tmpfs(void);
 /* A small file's text, or "". */
 const char *doctor_text(const char *path, char *buf, size_t cap);
 
-/* doctor_fix.c: `--fix`: shows, asks, installs what is scoped to this program; prints commands for the rest.
- * Returns the exit code. */
+/* doctor_fix.c: `--fix`: shows, asks, installs what is scoped to this program; prints commands for
+ * the rest. Returns the exit code. */
 int doctor_mend(const struct doctor_result *results);
 
 /* Probes, by file. doctor_ns.c: */

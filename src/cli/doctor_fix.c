@@ -1,11 +1,12 @@
-/* `cloche doctor --fix`: shows what it would do, asks, and installs what is scoped to this program alone. Today
- * that is one thing: an AppArmor profile that lets the installed cloche make user namespaces where the host lets no
- * unconfined program do so. Restrictions of the whole host are never lifted, and packages and group memberships are
- * left to their owner: for those it prints the commands.
+/* `cloche doctor --fix`: shows what it would do, asks, and installs what is scoped to this program
+ * alone. Today that is one thing: an AppArmor profile that lets the installed cloche make user
+ * namespaces where the host lets no unconfined program do so. Restrictions of the whole host are
+ * never lifted, and packages and group memberships are left to their owner: for those it prints the
+ * commands.
  *
- * What may go wrong: the profile names a path, so whoever may replace that file gains what the profile grants; it
- * is said before the question. A path that AppArmor would read as a pattern is refused. A profile that the parser
- * does not take replaces nothing. */
+ * What may go wrong: the profile names a path, so whoever may replace that file gains what the
+ * profile grants; it is said before the question. A path that AppArmor would read as a pattern is
+ * refused. A profile that the parser does not take replaces nothing. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -34,9 +35,15 @@ static int program_path(char ret[PATH_MAX], struct err *e)
 	if (n <= 0)
 		return err_sys(e, "can't tell where this program is installed");
 	ret[n] = '\0';
-	if (ret[0] != '/' || ret[strspn(ret, "/abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")] != '\0')
-		return err_set(e, ERR_REFUSED, "the program's path \"%.200s\" can't stand in a profile: install it at a plain path, "
-			       "/usr/local/bin/cloche", ret);
+	if (ret[0] != '/' ||
+	    ret[strspn(ret,
+		       "/abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")] !=
+		    '\0')
+		return err_set(
+			e, ERR_REFUSED,
+			"the program's path \"%.200s\" can't stand in a profile: install it at a plain path, "
+			"/usr/local/bin/cloche",
+			ret);
 	return 0;
 }
 
@@ -68,8 +75,10 @@ static bool ask(const char *question)
 /* Loads the temporary file: a profile that the parser refuses never takes the place of another. */
 static int load_profile(void)
 {
-	static const char *const places[] = { "/usr/sbin/apparmor_parser", "/sbin/apparmor_parser" };
-	char name[] = "apparmor_parser", replace[] = "-r", file[] = PROFILE_TEMP, env0[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+	static const char *const places[] = { "/usr/sbin/apparmor_parser",
+					      "/sbin/apparmor_parser" };
+	char name[] = "apparmor_parser", replace[] = "-r", file[] = PROFILE_TEMP,
+	     env0[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
 	char *argv[] = { name, replace, file, NULL }, *env[] = { env0, NULL };
 	pid_t pid;
 
@@ -105,11 +114,15 @@ static int install(const struct buf *text, struct err *e)
 	rc = load_profile();
 	if (rc != 0) {
 		unlink(PROFILE_TEMP);
-		return err_set(e, ERR_MISSING, rc == 127 ? "there is no apparmor_parser: install the package apparmor; nothing was changed" :
-							   "apparmor_parser refused the profile; nothing was changed");
+		return err_set(
+			e, ERR_MISSING,
+			rc == 127
+				? "there is no apparmor_parser: install the package apparmor; nothing was changed"
+				: "apparmor_parser refused the profile; nothing was changed");
 	}
 	if (rename(PROFILE_TEMP, PROFILE_FILE) < 0) {
-		err_sys(e, "the profile is loaded until the next boot, and can't be kept as %s", PROFILE_FILE);
+		err_sys(e, "the profile is loaded until the next boot, and can't be kept as %s",
+			PROFILE_FILE);
 		unlink(PROFILE_TEMP);
 		return -1;
 	}
@@ -133,13 +146,14 @@ static bool mend_apparmor(struct err *e)
 	}
 	if (geteuid() != 0) {
 		printf("An AppArmor profile for %s only. It needs root; run these:\n\nsudo tee %s >/dev/null <<'END'\n%sEND\n"
-		       "sudo apparmor_parser -r %s\n\n", path, PROFILE_FILE, text.data, PROFILE_FILE);
+		       "sudo apparmor_parser -r %s\n\n",
+		       path, PROFILE_FILE, text.data, PROFILE_FILE);
 		return false;
 	}
 	printf("An AppArmor profile for %s only, %s as %s, then loaded:\n\n%s\n"
 	       "Whoever may replace %s gains the right to make user namespaces. Undo: apparmor_parser -R %s && rm %s\n\n",
-	       path, access(PROFILE_FILE, F_OK) == 0 ? "REPLACING what stands there" : "written", PROFILE_FILE, text.data, path,
-	       PROFILE_FILE, PROFILE_FILE);
+	       path, access(PROFILE_FILE, F_OK) == 0 ? "REPLACING what stands there" : "written",
+	       PROFILE_FILE, text.data, path, PROFILE_FILE, PROFILE_FILE);
 	if (!ask("Install it?")) {
 		puts("Nothing was changed.");
 		return false;
@@ -175,7 +189,8 @@ int doctor_mend(const struct doctor_result *results)
 		for (const char *p = r->fix; *p;) {
 			size_t n = strcspn(p, "\n");
 
-			printf("    %.*s\n", (int)n, str_printable(text, n + 1 < sizeof(text) ? n + 1 : sizeof(text), p));
+			printf("    %.*s\n", (int)n,
+			       str_printable(text, n + 1 < sizeof(text) ? n + 1 : sizeof(text), p));
 			p += n + (p[n] == '\n');
 		}
 	}

@@ -1,4 +1,5 @@
-/* Doctor's probes of the host around: what it is, who asks, and what to know. Groups and traits are tables. */
+/* Doctor's probes of the host around: what it is, who asks, and what to know. Groups and traits are
+ * tables. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -36,14 +37,16 @@ void doctor_kernel(const struct doctor_row *row, struct doctor_result *r)
 		return;
 	}
 	if (strcmp(u.machine, "x86_64") != 0 && strcmp(u.machine, "aarch64") != 0) {
-		doctor_say(r, DOCTOR_MISSING, "%s: the filter of system calls is for x86_64 and aarch64", u.machine);
+		doctor_say(r, DOCTOR_MISSING,
+			   "%s: the filter of system calls is for x86_64 and aarch64", u.machine);
 		doctor_fix(r, "use a machine of one of these two kinds");
 		return;
 	}
 	fd = sys_pidfd_open(getpid());
 	if (fd < 0) {
-		doctor_say(r, DOCTOR_MISSING, "%s %s: no pidfd_open (%s): older than 5.3, or an outer filter", u.release,
-			   u.machine, strerror(errno));
+		doctor_say(r, DOCTOR_MISSING,
+			   "%s %s: no pidfd_open (%s): older than 5.3, or an outer filter",
+			   u.release, u.machine, strerror(errno));
 		return;
 	}
 	close(fd);
@@ -51,13 +54,16 @@ void doctor_kernel(const struct doctor_row *row, struct doctor_result *r)
 	if (v >= 6001) {
 		doctor_say(r, DOCTOR_OK, "%s %s", u.release, u.machine);
 	} else if (geteuid() == 0 && v < 5012) {
-		doctor_say(r, DOCTOR_DEGRADED, "%s %s: before 5.12, no id-mapped mounts", u.release, u.machine);
+		doctor_say(r, DOCTOR_DEGRADED, "%s %s: before 5.12, no id-mapped mounts", u.release,
+			   u.machine);
 		doctor_cost(r, "a root caller can't share a directory with a box");
 	} else if (geteuid() == 0 && v < 5019) {
-		doctor_say(r, DOCTOR_DEGRADED, "%s %s: before 5.19, no id-mapped layers", u.release, u.machine);
+		doctor_say(r, DOCTOR_DEGRADED, "%s %s: before 5.19, no id-mapped layers", u.release,
+			   u.machine);
 		doctor_cost(r, "a root caller can't use --rootfs");
 	} else {
-		doctor_say(r, DOCTOR_DEGRADED, "%s %s: cloche is tested on 6.1 and later", u.release, u.machine);
+		doctor_say(r, DOCTOR_DEGRADED, "%s %s: cloche is tested on 6.1 and later",
+			   u.release, u.machine);
 	}
 }
 
@@ -66,7 +72,10 @@ void doctor_container(const struct doctor_row *row, struct doctor_result *r)
 	static const struct {
 		const char *word, *what;
 	} hints[] = {
-		{ "kubepods", "a Kubernetes pod" }, { "docker", "Docker" }, { "libpod", "Podman" }, { "lxc", "LXC" },
+		{ "kubepods", "a Kubernetes pod" },
+		{ "docker", "Docker" },
+		{ "libpod", "Podman" },
+		{ "lxc", "LXC" },
 		{ "containerd", "containerd" },
 	};
 	char text[4096], nested[64] = "";
@@ -83,13 +92,17 @@ void doctor_container(const struct doctor_row *row, struct doctor_result *r)
 	for (size_t i = 0; !what && i < sizeof(hints) / sizeof(hints[0]); i++)
 		if (strstr(text, hints[i].word))
 			what = hints[i].what;
-	if (sscanf(doctor_text("/proc/self/uid_map", text, sizeof(text)), "%lu %lu %lu", &from, &to, &n) == 3 && n != 4294967295UL)
-		snprintf(nested, sizeof(nested), "inside a user namespace of %lu id%s", n, n == 1 ? "" : "s");
+	if (sscanf(doctor_text("/proc/self/uid_map", text, sizeof(text)), "%lu %lu %lu", &from, &to,
+		   &n) == 3 &&
+	    n != 4294967295UL)
+		snprintf(nested, sizeof(nested), "inside a user namespace of %lu id%s", n,
+			 n == 1 ? "" : "s");
 	if (!what && !nested[0])
 		doctor_say(r, DOCTOR_OK, "none: cloche stands on the host itself");
 	else
-		doctor_say(r, DOCTOR_INFO, "%s%s%s%s; its filter, masks and limits come first", what ? "signs of " : "",
-			   what ? what : "", what && nested[0] ? ", " : "", nested);
+		doctor_say(r, DOCTOR_INFO, "%s%s%s%s; its filter, masks and limits come first",
+			   what ? "signs of " : "", what ? what : "", what && nested[0] ? ", " : "",
+			   nested);
 }
 
 void doctor_wsl(const struct doctor_row *row, struct doctor_result *r)
@@ -106,15 +119,21 @@ void doctor_wsl(const struct doctor_row *row, struct doctor_result *r)
 		return;
 	}
 	if (!strstr(release, "wsl2") && strncmp(release, "4.4.", 4) == 0) {
-		doctor_say(r, DOCTOR_MISSING, "WSL 1 is no Linux kernel: no namespaces, no seccomp");
+		doctor_say(r, DOCTOR_MISSING,
+			   "WSL 1 is no Linux kernel: no namespaces, no seccomp");
 		doctor_cost(r, "no box can run");
 		doctor_fix(r, "wsl --set-version DISTRIBUTION 2    # in PowerShell");
 		return;
 	}
 	if (statfs(".", &fs) == 0 && (long)fs.f_type == FS_9P) {
-		doctor_say(r, DOCTOR_DEGRADED, "WSL 2, and this directory is on a Windows drive (drvfs over 9p)");
-		doctor_cost(r, "a workspace there is slow, has no Unix permissions, and can't be id-mapped");
-		doctor_fix(r, "keep workspaces on the Linux file system: mkdir -p ~/work && cd ~/work");
+		doctor_say(r, DOCTOR_DEGRADED,
+			   "WSL 2, and this directory is on a Windows drive (drvfs over 9p)");
+		doctor_cost(
+			r,
+			"a workspace there is slow, has no Unix permissions, and can't be id-mapped");
+		doctor_fix(
+			r,
+			"keep workspaces on the Linux file system: mkdir -p ~/work && cd ~/work");
 		return;
 	}
 	doctor_say(r, DOCTOR_INFO, "WSL 2; keep workspaces off /mnt/c");
@@ -126,14 +145,16 @@ static bool socket_answers(const char *dir, const char *name)
 	_cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int n = snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/%s", dir, name);
 
-	return fd >= 0 && n > 0 && (size_t)n < sizeof(sa.sun_path) && connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0;
+	return fd >= 0 && n > 0 && (size_t)n < sizeof(sa.sun_path) &&
+	       connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0;
 }
 
-/* A manager could hold limits in a scope. This version does not ask it to, so that its absence costs nothing: a
- * fact to know. */
+/* A manager could hold limits in a scope. This version does not ask it to, so that its absence
+ * costs nothing: a fact to know. */
 void doctor_session(const struct doctor_row *row, struct doctor_result *r)
 {
-	const char *dir = getenv("XDG_RUNTIME_DIR"), *how = getenv("SSH_CONNECTION") ? "an ssh login" : "a login";
+	const char *dir = getenv("XDG_RUNTIME_DIR"),
+		   *how = getenv("SSH_CONNECTION") ? "an ssh login" : "a login";
 	char own[64];
 	struct stat st;
 
@@ -147,12 +168,17 @@ void doctor_session(const struct doctor_row *row, struct doctor_result *r)
 	} else if (dir && socket_answers(dir, "bus")) {
 		doctor_say(r, DOCTOR_OK, "its bus answers");
 	} else if (socket_answers(own, "bus")) {
-		doctor_say(r, DOCTOR_INFO, "%s with one that XDG_RUNTIME_DIR does not lead to", how);
+		doctor_say(r, DOCTOR_INFO, "%s with one that XDG_RUNTIME_DIR does not lead to",
+			   how);
 		doctor_fix(r, "export XDG_RUNTIME_DIR=%s", own);
 	} else {
 		doctor_say(r, DOCTOR_INFO, "%s without one: %s", how,
-			   stat(own, &st) == 0 ? "its bus does not answer" : "there is no runtime directory");
-		doctor_fix(r, "sudo loginctl enable-linger %u    # then log in again\nexport XDG_RUNTIME_DIR=%s", (unsigned)geteuid(), own);
+			   stat(own, &st) == 0 ? "its bus does not answer"
+					       : "there is no runtime directory");
+		doctor_fix(
+			r,
+			"sudo loginctl enable-linger %u    # then log in again\nexport XDG_RUNTIME_DIR=%s",
+			(unsigned)geteuid(), own);
 	}
 }
 
@@ -186,13 +212,20 @@ void doctor_groups(const struct doctor_row *row, struct doctor_result *r)
 		bool risky;
 		const char *why;
 	} known[] = {
-		{ "docker", true, "its socket is root" },       { "lxd", true, "its socket is root" },
-		{ "incus-admin", true, "its socket is root" },  { "libvirt", true, "its socket is root" },
-		{ "disk", true, "raw disks" },                  { "shadow", true, "password hashes" },
-		{ "root", true, "files of root's group" },      { "kmem", true, "kernel memory" },
-		{ "kvm", false, "virtual machines" },           { "adm", false, "system logs" },
-		{ "systemd-journal", false, "system logs" },    { "input", false, "keyboards" },
-		{ "sudo", false, "no way through it from a box" }, { "wheel", false, "no way through it from a box" },
+		{ "docker", true, "its socket is root" },
+		{ "lxd", true, "its socket is root" },
+		{ "incus-admin", true, "its socket is root" },
+		{ "libvirt", true, "its socket is root" },
+		{ "disk", true, "raw disks" },
+		{ "shadow", true, "password hashes" },
+		{ "root", true, "files of root's group" },
+		{ "kmem", true, "kernel memory" },
+		{ "kvm", false, "virtual machines" },
+		{ "adm", false, "system logs" },
+		{ "systemd-journal", false, "system logs" },
+		{ "input", false, "keyboards" },
+		{ "sudo", false, "no way through it from a box" },
+		{ "wheel", false, "no way through it from a box" },
 	};
 	gid_t groups[256];
 	int n = getgroups((int)(sizeof(groups) / sizeof(groups[0])), groups);
@@ -210,8 +243,8 @@ void doctor_groups(const struct doctor_row *row, struct doctor_result *r)
 		for (int i = 0; g && i < n; i++) {
 			if (groups[i] != g->gr_gid || at >= sizeof(r->detail))
 				continue;
-			at += (size_t)snprintf(r->detail + at, sizeof(r->detail) - at, "%s%s (%s)", at ? ", " : "", known[k].name,
-					       known[k].why);
+			at += (size_t)snprintf(r->detail + at, sizeof(r->detail) - at, "%s%s (%s)",
+					       at ? ", " : "", known[k].name, known[k].why);
 			risky |= known[k].risky;
 			break;
 		}
@@ -232,7 +265,8 @@ void doctor_kvm(const struct doctor_row *row, struct doctor_result *r)
 	if (version == 12)
 		doctor_say(r, DOCTOR_INFO, "/dev/kvm works");
 	else
-		doctor_say(r, DOCTOR_INFO, "/dev/kvm: %s; boxes do not need it", fd < 0 ? strerror(errno) : "an unknown version");
+		doctor_say(r, DOCTOR_INFO, "/dev/kvm: %s; boxes do not need it",
+			   fd < 0 ? strerror(errno) : "an unknown version");
 }
 
 void doctor_core(const struct doctor_row *row, struct doctor_result *r)
@@ -241,14 +275,16 @@ void doctor_core(const struct doctor_row *row, struct doctor_result *r)
 
 	doctor_text("/proc/sys/kernel/core_pattern", pattern, sizeof(pattern));
 	if (pattern[0] == '|')
-		doctor_say(r, DOCTOR_INFO, "the host pipes core dumps to a program: off inside boxes");
+		doctor_say(r, DOCTOR_INFO,
+			   "the host pipes core dumps to a program: off inside boxes");
 	else
 		doctor_say(r, DOCTOR_INFO, "off inside boxes");
 }
 
 void doctor_sockets(const struct doctor_row *row, struct doctor_result *r)
 {
-	doctor_say(r, DOCTOR_INFO, "unix sockets in a read-write workspace or -v can be reached from the box");
+	doctor_say(r, DOCTOR_INFO,
+		   "unix sockets in a read-write workspace or -v can be reached from the box");
 }
 
 /* A TCP connection and nothing more. */
@@ -284,7 +320,8 @@ void doctor_registry(const struct doctor_row *row, struct doctor_result *r)
 	doctor_say(r, DOCTOR_DEGRADED, "no answer on port 443 within %d s", CONNECT_MS / 1000);
 	num = reach(list);
 	/* A host with IPv6 addresses and no IPv6 route answers at once: the next address may do. */
-	for (const struct addrinfo *ai = list->ai_next; num != 0 && num != ETIMEDOUT && ai; ai = ai->ai_next)
+	for (const struct addrinfo *ai = list->ai_next; num != 0 && num != ETIMEDOUT && ai;
+	     ai = ai->ai_next)
 		num = reach(ai);
 	freeaddrinfo(list);
 	if (num == 0)

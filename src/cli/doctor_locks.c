@@ -1,5 +1,5 @@
-/* Doctor's probes of locks and limits, and of a whole box. The locks are put on by the functions that a box uses,
- * in a child. */
+/* Doctor's probes of locks and limits, and of a whole box. The locks are put on by the functions
+ * that a box uses, in a child. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -43,7 +43,8 @@ static void filtered_child(int sock, struct doctor_result *r)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		_exit(1);
-	if (locks_seccomp(notify_getppid, sizeof(notify_getppid) / sizeof(notify_getppid[0]), &listener, &e) < 0) {
+	if (locks_seccomp(notify_getppid, sizeof(notify_getppid) / sizeof(notify_getppid[0]),
+			  &listener, &e) < 0) {
 		doctor_say(r, DOCTOR_MISSING, "%s", e.msg);
 		_exit(1);
 	}
@@ -87,19 +88,23 @@ void doctor_seccomp(const struct doctor_row *row, struct doctor_result *r)
 	close(socks[1]);
 	if (pid < 0)
 		return;
-	answered = fd_recv(socks[0], &c, 1, &listener, 1, &got) == 1 && got == 1 && answer(listener);
+	answered =
+		fd_recv(socks[0], &c, 1, &listener, 1, &got) == 1 && got == 1 && answer(listener);
 	if (doctor_wait(pid) != 0 || !answered)
 		return;
 	/* A kernel that knows the flag goes on to look at the program, which is not there. */
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, killable, NULL) < 0 && errno == EFAULT)
-		doctor_say(r, DOCTOR_OK, "filter loaded, a call notified and answered, killable wait");
+		doctor_say(r, DOCTOR_OK,
+			   "filter loaded, a call notified and answered, killable wait");
 	else
-		doctor_say(r, DOCTOR_OK, "filter loaded, a call notified and answered; no killable wait (5.19)");
+		doctor_say(r, DOCTOR_OK,
+			   "filter loaded, a call notified and answered; no killable wait (5.19)");
 }
 
 void doctor_landlock(const struct doctor_row *row, struct doctor_result *r)
 {
-	int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, SYS_LANDLOCK_CREATE_VERSION), num = errno;
+	int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, SYS_LANDLOCK_CREATE_VERSION),
+	    num = errno;
 	struct err e;
 
 	if (abi < 0 && num == EOPNOTSUPP) {
@@ -109,32 +114,46 @@ void doctor_landlock(const struct doctor_row *row, struct doctor_result *r)
 		return;
 	}
 	if (abi < 2) {
-		doctor_say(r, DOCTOR_DEGRADED, abi == 1 ? "ABI 1 is too old to be of use" : "not there (%s)", strerror(num));
-		doctor_fix(r, "use a kernel from 5.19 on with CONFIG_SECURITY_LANDLOCK, and an outer filter that lets it through");
+		doctor_say(r, DOCTOR_DEGRADED,
+			   abi == 1 ? "ABI 1 is too old to be of use" : "not there (%s)",
+			   strerror(num));
+		doctor_fix(
+			r,
+			"use a kernel from 5.19 on with CONFIG_SECURITY_LANDLOCK, and an outer filter that lets it through");
 		return;
 	}
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || locks_landlock(&abi, &e) < 0) {
-		doctor_say(r, DOCTOR_MISSING, "ABI %d is offered and does not work: %s", abi, e.msg);
+		doctor_say(r, DOCTOR_MISSING, "ABI %d is offered and does not work: %s", abi,
+			   e.msg);
 		return;
 	}
 	if (abi >= 6)
-		doctor_say(r, DOCTOR_OK, "ABI %d, with scopes for signals and abstract sockets", abi);
+		doctor_say(r, DOCTOR_OK, "ABI %d, with scopes for signals and abstract sockets",
+			   abi);
 	else
-		doctor_say(r, DOCTOR_OK, "ABI %d, no scopes (6.12): namespaces alone hold signals and abstract sockets", abi);
+		doctor_say(
+			r, DOCTOR_OK,
+			"ABI %d, no scopes (6.12): namespaces alone hold signals and abstract sockets",
+			abi);
 }
 
 void doctor_apparmor(const struct doctor_row *row, struct doctor_result *r)
 {
 	char on[16], label[256];
 
-	if (strcmp(doctor_text("/sys/module/apparmor/parameters/enabled", on, sizeof(on)), "Y") != 0) {
-		doctor_say(r, DOCTOR_INFO, "not in use here: nothing restricted, and no --apparmor");
+	if (strcmp(doctor_text("/sys/module/apparmor/parameters/enabled", on, sizeof(on)), "Y") !=
+	    0) {
+		doctor_say(r, DOCTOR_INFO,
+			   "not in use here: nothing restricted, and no --apparmor");
 		return;
 	}
 	if (userns_apparmor_restricts()) {
-		doctor_say(r, DOCTOR_DEGRADED, "restricts user namespaces, and no profile for cloche is loaded");
+		doctor_say(r, DOCTOR_DEGRADED,
+			   "restricts user namespaces, and no profile for cloche is loaded");
 		doctor_cost(r, "no box can run: root's boxes too are made by an unprivileged id");
-		doctor_fix(r, "sudo cloche doctor --fix    # installs an AppArmor profile for cloche only");
+		doctor_fix(
+			r,
+			"sudo cloche doctor --fix    # installs an AppArmor profile for cloche only");
 		return;
 	}
 	if (!doctor_text("/proc/self/attr/apparmor/current", label, sizeof(label))[0])
@@ -146,8 +165,16 @@ void doctor_apparmor(const struct doctor_row *row, struct doctor_result *r)
 static bool limits_hold(bool require, double cpus, struct limit_state ret[LIMIT_N], struct err *e)
 {
 	struct box_limits want = {
-		.memory = 64 << 20, .pids = 64, .cpus = cpus, .output = BOX_LIMIT_NONE, .file_size = BOX_LIMIT_NONE,
-		.open_files = 1024, .workspace_max = BOX_LIMIT_NONE, .shm = 1 << 20, .root = 64 << 20, .require = require,
+		.memory = 64 << 20,
+		.pids = 64,
+		.cpus = cpus,
+		.output = BOX_LIMIT_NONE,
+		.file_size = BOX_LIMIT_NONE,
+		.open_files = 1024,
+		.workspace_max = BOX_LIMIT_NONE,
+		.shm = 1 << 20,
+		.root = 64 << 20,
+		.require = require,
 	};
 	static struct limits l;
 
@@ -165,18 +192,23 @@ void doctor_limits(const struct doctor_row *row, struct doctor_result *r)
 	char why[200];
 
 	if (limits_hold(true, 1.0, s, &e)) {
-		if (strcmp(s[LIMIT_MEMORY].rung, s[LIMIT_PIDS].rung) == 0 && strcmp(s[LIMIT_MEMORY].rung, s[LIMIT_CPUS].rung) == 0)
-			doctor_say(r, DOCTOR_OK, "memory, processes and cpu held by the kernel: rung %s", s[LIMIT_MEMORY].rung);
+		if (strcmp(s[LIMIT_MEMORY].rung, s[LIMIT_PIDS].rung) == 0 &&
+		    strcmp(s[LIMIT_MEMORY].rung, s[LIMIT_CPUS].rung) == 0)
+			doctor_say(r, DOCTOR_OK,
+				   "memory, processes and cpu held by the kernel: rung %s",
+				   s[LIMIT_MEMORY].rung);
 		else
-			doctor_say(r, DOCTOR_OK, "memory: %s, processes: %s, cpu: %s", s[LIMIT_MEMORY].rung, s[LIMIT_PIDS].rung,
-				   s[LIMIT_CPUS].rung);
+			doctor_say(r, DOCTOR_OK, "memory: %s, processes: %s, cpu: %s",
+				   s[LIMIT_MEMORY].rung, s[LIMIT_PIDS].rung, s[LIMIT_CPUS].rung);
 	} else if (limits_hold(true, 0, s, &e)) {
-		doctor_say(r, DOCTOR_DEGRADED, "memory: %s, processes: %s, cpu: not held", s[LIMIT_MEMORY].rung, s[LIMIT_PIDS].rung);
+		doctor_say(r, DOCTOR_DEGRADED, "memory: %s, processes: %s, cpu: not held",
+			   s[LIMIT_MEMORY].rung, s[LIMIT_PIDS].rung);
 		doctor_cost(r, "--cpus is a wish: a box can undo it");
 		doctor_fix(r, "mount the cpu controller where this user may write its groups");
 	} else if (limits_hold(false, 0, s, &e)) {
 		limits_rung_probe(LIMITS_RUNG_CGROUP1, why, sizeof(why));
-		doctor_say(r, DOCTOR_DEGRADED, "%s: memory and processes held by best effort", s[LIMIT_MEMORY].rung);
+		doctor_say(r, DOCTOR_DEGRADED, "%s: memory and processes held by best effort",
+			   s[LIMIT_MEMORY].rung);
 		doctor_fix(r, "run cloche where it may write cgroup v1 groups; here: %s", why);
 	} else {
 		doctor_say(r, DOCTOR_MISSING, "%s", e.msg);
@@ -186,10 +218,12 @@ void doctor_limits(const struct doctor_row *row, struct doctor_result *r)
 /* Runs `cloche run ... -- true` and keeps what it says. Returns its exit code. */
 static int run_box(bool no_proc, char *said, size_t cap, double *ret_ms)
 {
-	char self[] = "/proc/self/exe", name[] = "cloche", run[] = "run", quiet[] = "--quiet", image[] = "--image", host[] = "host",
-	     timeout[] = "--timeout", secs[] = "4", proc[] = "--proc", none[] = "none", dashes[] = "--", command[] = "true";
+	char self[] = "/proc/self/exe", name[] = "cloche", run[] = "run", quiet[] = "--quiet",
+	     image[] = "--image", host[] = "host", timeout[] = "--timeout", secs[] = "4",
+	     proc[] = "--proc", none[] = "none", dashes[] = "--", command[] = "true";
 	char *plain[] = { name, run, quiet, image, host, timeout, secs, dashes, command, NULL };
-	char *bare[] = { name, run, quiet, image, host, timeout, secs, proc, none, dashes, command, NULL };
+	char *bare[] = { name, run,  quiet, image,  host,    timeout,
+			 secs, proc, none,  dashes, command, NULL };
 	posix_spawn_file_actions_t acts;
 	struct timespec from, to;
 	int out_r, out_w, rc = 255;
@@ -214,7 +248,8 @@ static int run_box(bool no_proc, char *said, size_t cap, double *ret_ms)
 		rc = doctor_wait(pid);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &to);
-	*ret_ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
+	*ret_ms =
+		(double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
 	close(out_r);
 	return rc;
 }
@@ -230,9 +265,13 @@ void doctor_box(const struct doctor_row *row, struct doctor_result *r)
 		return;
 	}
 	if (run_box(true, again, sizeof(again), &ms) == 0) {
-		doctor_say(r, DOCTOR_DEGRADED, "only with --proc none: %s", said[0] ? said : "the usual box fails");
-		doctor_cost(r, "no /proc in boxes: ps, top and some runtimes (JVM, Go's cpu count) see nothing");
+		doctor_say(r, DOCTOR_DEGRADED, "only with --proc none: %s",
+			   said[0] ? said : "the usual box fails");
+		doctor_cost(
+			r,
+			"no /proc in boxes: ps, top and some runtimes (JVM, Go's cpu count) see nothing");
 		return;
 	}
-	doctor_say(r, DOCTOR_MISSING, "%s%s", said[0] ? said : "ended with exit code ", said[0] ? "" : "other than 0");
+	doctor_say(r, DOCTOR_MISSING, "%s%s", said[0] ? said : "ended with exit code ",
+		   said[0] ? "" : "other than 0");
 }

@@ -1,5 +1,5 @@
-/* Doctor's probes of namespaces and mounts: each does in a child what a box does at its start. Every mount is made
- * in a mount namespace of the probe's own and goes with it. */
+/* Doctor's probes of namespaces and mounts: each does in a child what a box does at its start.
+ * Every mount is made in a mount namespace of the probe's own and goes with it. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -38,14 +38,17 @@ void doctor_userns(const struct doctor_row *row, struct doctor_result *r)
 	if (!doctor_in_userns(0, NULL, NULL, r))
 		return;
 	if (doctor_outer_ids(&uid, &gid))
-		doctor_say(r, DOCTOR_OK, "one id mapped: uid 1000 inside is an unprivileged uid outside");
+		doctor_say(r, DOCTOR_OK,
+			   "one id mapped: uid 1000 inside is an unprivileged uid outside");
 	else
 		doctor_say(r, DOCTOR_OK, "one id mapped: uid 1000 inside is uid %u outside", uid);
 }
 
 void doctor_namespaces(const struct doctor_row *row, struct doctor_result *r)
 {
-	if (doctor_in_userns(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP, NULL, NULL, r))
+	if (doctor_in_userns(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+				     CLONE_NEWCGROUP,
+			     NULL, NULL, r))
 		doctor_say(r, DOCTOR_OK, "mount, pid, network, ipc, uts, cgroup");
 }
 
@@ -53,7 +56,8 @@ static int loopback(void *ctx, struct doctor_result *r)
 {
 	_cleanup_fd_ int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	_cleanup_fd_ int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t n = sizeof(sa);
 	struct ifreq ifr = { 0 };
 
@@ -66,7 +70,8 @@ static int loopback(void *ctx, struct doctor_result *r)
 	if (ioctl(listener, SIOCSIFFLAGS, &ifr) < 0)
 		return failed(r, "bringing loopback up");
 	if (bind(listener, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(listener, 1) < 0 ||
-	    getsockname(listener, (struct sockaddr *)&sa, &n) < 0 || connect(client, (struct sockaddr *)&sa, sizeof(sa)) < 0)
+	    getsockname(listener, (struct sockaddr *)&sa, &n) < 0 ||
+	    connect(client, (struct sockaddr *)&sa, sizeof(sa)) < 0)
 		return failed(r, "a connection over loopback");
 	doctor_say(r, DOCTOR_OK, "empty, and a connection over its own loopback works");
 	return 0;
@@ -87,14 +92,18 @@ static int fresh_proc(void *ctx, struct doctor_result *r)
 	if (pid == 0) {
 		if (getpid() != 1)
 			_exit(200);
-		_exit(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0 ? 0 : errno);
+		_exit(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0
+			      ? 0
+			      : errno);
 	}
 	rc = doctor_wait(pid);
 	if (rc == 0) {
 		doctor_say(r, DOCTOR_OK, "process 1, with a /proc of its own");
 	} else if (rc == EPERM || rc == EACCES) {
 		/* The kernel gives no /proc that shows more than the one at hand. */
-		doctor_say(r, DOCTOR_DEGRADED, "no fresh /proc: the one here is masked or missing, so cloche is nested in a container");
+		doctor_say(
+			r, DOCTOR_DEGRADED,
+			"no fresh /proc: the one here is masked or missing, so cloche is nested in a container");
 	} else {
 		errno = rc < 200 ? rc : ECHILD;
 		doctor_say(r, DOCTOR_MISSING, "a new pid namespace: %s", strerror(errno));
@@ -114,7 +123,8 @@ static int furnish(void *ctx, struct doctor_result *r)
 
 	if (doctor_tmpfs() < 0)
 		return failed(r, "tmpfs");
-	if (mkdir("pts", 0755) < 0 || mount("devpts", "pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
+	if (mkdir("pts", 0755) < 0 || mount("devpts", "pts", "devpts", MS_NOSUID | MS_NOEXEC,
+					    "newinstance,ptmxmode=0666,mode=0620") < 0)
 		return failed(r, "devpts");
 	file = open("null", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
 	if (file < 0 || mount("/dev/null", "null", NULL, MS_BIND, NULL) < 0)
@@ -126,7 +136,8 @@ static int furnish(void *ctx, struct doctor_result *r)
 		return failed(r, "mount_setattr");
 	if (sys_move_mount(tree, "", AT_FDCWD, "null", SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return failed(r, "move_mount");
-	if (mkdir("new", 0755) < 0 || mount("tmpfs", "new", "tmpfs", 0, "size=64k") < 0 || chdir("new") < 0 || sys_pivot_root(".", ".") < 0)
+	if (mkdir("new", 0755) < 0 || mount("tmpfs", "new", "tmpfs", 0, "size=64k") < 0 ||
+	    chdir("new") < 0 || sys_pivot_root(".", ".") < 0)
 		return failed(r, "pivot_root");
 	doctor_say(r, DOCTOR_OK, "tmpfs, devpts, binds, detached mounts, pivot_root");
 	return 0;
@@ -134,14 +145,18 @@ static int furnish(void *ctx, struct doctor_result *r)
 
 void doctor_mounts(const struct doctor_row *row, struct doctor_result *r)
 {
-	if (doctor_in_userns(CLONE_NEWPID, furnish, NULL, r) && r->status == DOCTOR_MISSING && geteuid() == 0)
-		doctor_fix(r, "a security module (AppArmor, SELinux) may refuse mounts: sudo dmesg | tail");
+	if (doctor_in_userns(CLONE_NEWPID, furnish, NULL, r) && r->status == DOCTOR_MISSING &&
+	    geteuid() == 0)
+		doctor_fix(
+			r,
+			"a security module (AppArmor, SELinux) may refuse mounts: sudo dmesg | tail");
 }
 
 /* Removes a directory of the lower layer and makes it anew: needs xattrs on the upper one. */
 static bool can_replace_directory(void)
 {
-	return unlink("m/sub/file") == 0 && rmdir("m/sub") == 0 && mkdir("m/sub", 0755) == 0 && access("m/sub/file", F_OK) < 0;
+	return unlink("m/sub/file") == 0 && rmdir("m/sub") == 0 && mkdir("m/sub", 0755) == 0 &&
+	       access("m/sub/file", F_OK) < 0;
 }
 
 static int lay(void *ctx, struct doctor_result *r)
@@ -150,29 +165,42 @@ static int lay(void *ctx, struct doctor_result *r)
 
 	if (doctor_tmpfs() < 0)
 		return failed(r, "tmpfs");
-	for (const char *const *d = (const char *const[]){ "a", "a/sub", "b", "u", "w", "m", "v", NULL }; *d; d++)
+	for (const char *const *d =
+		     (const char *const[]){ "a", "a/sub", "b", "u", "w", "m", "v", NULL };
+	     *d; d++)
 		if (mkdir(*d, 0755) < 0)
 			return failed(r, "a directory on tmpfs");
 	file = open("a/sub/file", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
 	if (file < 0)
 		return failed(r, "a file on tmpfs");
 	if (mount("overlay", "v", "overlay", MS_RDONLY, "lowerdir=a:b") < 0)
-		return failed(r, errno == ENODEV ? "no overlay in this kernel" : "an overlay of two read-only directories");
+		return failed(r, errno == ENODEV ? "no overlay in this kernel"
+						 : "an overlay of two read-only directories");
 	umount2("v", MNT_DETACH);
 	if (mount("overlay", "m", "overlay", 0, "lowerdir=a,upperdir=u,workdir=w,userxattr") < 0)
 		return failed(r, "a writable overlay on tmpfs");
 	if (!can_replace_directory()) {
 		doctor_say(r, DOCTOR_DEGRADED, "tmpfs has no user xattrs here (kernel before 6.6)");
-		doctor_cost(r, "with --rootfs, a directory of the image that was removed can't be made again");
-		doctor_fix(r, "use kernel 6.6 or later, or the host image, which needs no writable overlay");
+		doctor_cost(
+			r,
+			"with --rootfs, a directory of the image that was removed can't be made again");
+		doctor_fix(
+			r,
+			"use kernel 6.6 or later, or the host image, which needs no writable overlay");
 		return 0;
 	}
 	if (mount("overlay", "v", "overlay", MS_RDONLY, "lowerdir=/usr:b") < 0) {
-		doctor_say(r, DOCTOR_DEGRADED, "not over /usr: %s (its file system is itself an overlay, or can't be a lower layer)",
-			   strerror(errno));
-		doctor_cost(r, "read-only host directories are binds, through which unix sockets of the host stay reachable; "
-			       "refused under untrusted");
-		doctor_fix(r, "keep /usr on ext4, xfs or btrfs: in a container, mount it from a volume");
+		doctor_say(
+			r, DOCTOR_DEGRADED,
+			"not over /usr: %s (its file system is itself an overlay, or can't be a lower layer)",
+			strerror(errno));
+		doctor_cost(
+			r,
+			"read-only host directories are binds, through which unix sockets of the host stay reachable; "
+			"refused under untrusted");
+		doctor_fix(
+			r,
+			"keep /usr on ext4, xfs or btrfs: in a container, mount it from a volume");
 		return 0;
 	}
 	doctor_say(r, DOCTOR_OK, "over /usr read-only, and writable on tmpfs");
@@ -199,7 +227,8 @@ static int hold(void *ctx, struct doctor_result *r)
 /* Id-maps a detached copy of `path`. */
 static int idmap_one(const char *path, int ns)
 {
-	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)ns };
+	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_IDMAP,
+				       .userns_fd = (uint64_t)ns };
 	_cleanup_fd_ int tree = sys_open_tree(AT_FDCWD, path, SYS_OPEN_TREE_CLONE | O_CLOEXEC);
 
 	return tree < 0 ? -1 : sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr);
@@ -214,14 +243,18 @@ static void idmap_both(int ns, struct doctor_result *r)
 	if (idmap_one(".", ns) < 0) {
 		int num = errno;
 
-		if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || doctor_tmpfs() < 0 ||
+		if (unshare(CLONE_NEWNS) < 0 ||
+		    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || doctor_tmpfs() < 0 ||
 		    idmap_one(".", ns) < 0) {
 			doctor_say(r, DOCTOR_MISSING, "%s", strerror(errno));
 			return;
 		}
-		doctor_say(r, DOCTOR_DEGRADED, "not on the file system of %.200s: %s", cwd, strerror(num));
+		doctor_say(r, DOCTOR_DEGRADED, "not on the file system of %.200s: %s", cwd,
+			   strerror(num));
 		doctor_cost(r, "a root caller can't share a --workspace or -v from there");
-		doctor_fix(r, "put the workspace on ext4, xfs, btrfs or tmpfs, or run cloche as an ordinary user");
+		doctor_fix(
+			r,
+			"put the workspace on ext4, xfs, btrfs or tmpfs, or run cloche as an ordinary user");
 		return;
 	}
 	doctor_say(r, DOCTOR_OK, "work on the file system of %.200s", cwd);
@@ -236,7 +269,8 @@ void doctor_idmap(const struct doctor_row *row, struct doctor_result *r)
 	pid_t holder;
 
 	if (!doctor_outer_ids(&uid, &gid)) {
-		doctor_say(r, DOCTOR_INFO, "not needed: only a root caller's workspace is id-mapped");
+		doctor_say(r, DOCTOR_INFO,
+			   "not needed: only a root caller's workspace is id-mapped");
 		return;
 	}
 	if (fd_pipe(&pipes[0], &pipes[1]) < 0 || fd_pipe(&pipes[2], &pipes[3]) < 0)
@@ -256,7 +290,8 @@ void doctor_idmap(const struct doctor_row *row, struct doctor_result *r)
 		if (ns >= 0)
 			idmap_both(ns, r);
 		else
-			doctor_say(r, DOCTOR_MISSING, "a user namespace's descriptor: %s", strerror(errno));
+			doctor_say(r, DOCTOR_MISSING, "a user namespace's descriptor: %s",
+				   strerror(errno));
 	}
 	close(pipes[3]);
 	close(pipes[0]);
@@ -291,7 +326,7 @@ static bool range_of(const char *file, const char *name, unsigned long *ret_star
 
 static int spawn_wait(const char *program, char *const argv[])
 {
-	char *const env[] = { (char *)(uintptr_t)"PATH=/usr/bin:/bin:/usr/sbin:/sbin", NULL };
+	char *const env[] = { (char *)(uintptr_t) "PATH=/usr/bin:/bin:/usr/sbin:/sbin", NULL };
 	pid_t pid;
 
 	return posix_spawn(&pid, program, NULL, NULL, argv, env) == 0 ? doctor_wait(pid) : 255;
@@ -313,7 +348,8 @@ void doctor_uid_range(const struct doctor_row *row, struct doctor_result *r)
 	const struct passwd *pw = getpwuid(geteuid());
 	const char *name = pw ? pw->pw_name : NULL;
 	unsigned long uid0 = 0, gid0 = 0;
-	bool helpers = access("/usr/bin/newuidmap", X_OK) == 0 && access("/usr/bin/newgidmap", X_OK) == 0;
+	bool helpers =
+		access("/usr/bin/newuidmap", X_OK) == 0 && access("/usr/bin/newgidmap", X_OK) == 0;
 	bool ranges = range_of("/etc/subuid", name, &uid0) && range_of("/etc/subgid", name, &gid0);
 	int ready_r, ready_w;
 	char c;
@@ -324,12 +360,15 @@ void doctor_uid_range(const struct doctor_row *row, struct doctor_result *r)
 		return;
 	}
 	if (!helpers || !ranges) {
-		doctor_say(r, DOCTOR_INFO, "%s%s%s", helpers ? "" : "no newuidmap and newgidmap", !helpers && !ranges ? "; " : "",
+		doctor_say(r, DOCTOR_INFO, "%s%s%s", helpers ? "" : "no newuidmap and newgidmap",
+			   !helpers && !ranges ? "; " : "",
 			   ranges ? "" : "no rows in /etc/subuid and /etc/subgid");
 		doctor_cost(r, "images that need many user ids; one id is enough for all others");
-		doctor_fix(r, "sudo apt install uidmap    # shadow-utils elsewhere\n"
-			      "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s",
-			   name ? name : "$USER");
+		doctor_fix(
+			r,
+			"sudo apt install uidmap    # shadow-utils elsewhere\n"
+			"sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s",
+			name ? name : "$USER");
 		return;
 	}
 	if (fd_pipe(&ready_r, &ready_w) < 0)
@@ -342,11 +381,13 @@ void doctor_uid_range(const struct doctor_row *row, struct doctor_result *r)
 			pause();
 	}
 	close(ready_w);
-	if (pid > 0 && fd_read_full(ready_r, &c, 1) == 1 && map_by_helper("/usr/bin/newuidmap", pid, uid0) &&
+	if (pid > 0 && fd_read_full(ready_r, &c, 1) == 1 &&
+	    map_by_helper("/usr/bin/newuidmap", pid, uid0) &&
 	    map_by_helper("/usr/bin/newgidmap", pid, gid0))
 		doctor_say(r, DOCTOR_OK, "newuidmap and newgidmap map ids from %lu on", uid0);
 	else
-		doctor_say(r, DOCTOR_INFO, "newuidmap is there, and failed to map ids from %lu on", uid0);
+		doctor_say(r, DOCTOR_INFO, "newuidmap is there, and failed to map ids from %lu on",
+			   uid0);
 	if (r->status != DOCTOR_OK) {
 		doctor_cost(r, "images that need many user ids; one id is enough for all others");
 		doctor_fix(r, "sudo chmod u+s /usr/bin/newuidmap /usr/bin/newgidmap");

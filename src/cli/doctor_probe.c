@@ -1,8 +1,9 @@
-/* The ground that doctor's probes stand on: a child with a deadline for each, and a user namespace made the way a
- * box makes its own.
+/* The ground that doctor's probes stand on: a child with a deadline for each, and a user namespace
+ * made the way a box makes its own.
  *
- * Every probe is a process group of its own. Its leader has an alarm; when it has ended, the rest of the group is
- * killed, before the leader is reaped, so that the group's number can't belong to anybody else yet. */
+ * Every probe is a process group of its own. Its leader has an alarm; when it has ended, the rest
+ * of the group is killed, before the leader is reaped, so that the group's number can't belong to
+ * anybody else yet. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -115,16 +116,21 @@ static void child(const struct doctor_row *row, struct doctor_result *shared)
 	_exit(0);
 }
 
-/* The probe's leader was ended by a signal. What it said of its own failing before a wait that took too long is the
- * better answer. */
+/* The probe's leader was ended by a signal. What it said of its own failing before a wait that took
+ * too long is the better answer. */
 static void ended(const struct doctor_row *row, int sig, struct doctor_result *r)
 {
-	bool said = (r->status == DOCTOR_DEGRADED || r->status == DOCTOR_MISSING) && strcmp(r->detail, NO_ANSWER) != 0;
+	bool said = (r->status == DOCTOR_DEGRADED || r->status == DOCTOR_MISSING) &&
+		    strcmp(r->detail, NO_ANSWER) != 0;
 
 	if (sig != SIGALRM)
-		doctor_say(r, DOCTOR_MISSING, "the probe was ended by signal %d (an outer filter may kill instead of refusing)", sig);
+		doctor_say(
+			r, DOCTOR_MISSING,
+			"the probe was ended by signal %d (an outer filter may kill instead of refusing)",
+			sig);
 	else if (!said)
-		doctor_say(r, DOCTOR_MISSING, "the probe did not end within %d seconds", row->twice ? 2 * PROBE_SECONDS : PROBE_SECONDS);
+		doctor_say(r, DOCTOR_MISSING, "the probe did not end within %d seconds",
+			   row->twice ? 2 * PROBE_SECONDS : PROBE_SECONDS);
 }
 
 void doctor_try(const struct doctor_row *row, struct doctor_result *ret)
@@ -134,7 +140,8 @@ void doctor_try(const struct doctor_row *row, struct doctor_result *ret)
 	pid_t pid;
 
 	memset(ret, 0, sizeof(*ret));
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	if (shared == MAP_FAILED) {
 		doctor_say(ret, DOCTOR_MISSING, "not tried: no memory");
 		return;
@@ -144,7 +151,8 @@ void doctor_try(const struct doctor_row *row, struct doctor_result *ret)
 	if (pid == 0)
 		child(row, shared);
 	if (pid < 0) {
-		doctor_say(shared, DOCTOR_MISSING, "not tried: can't start a process: %s", strerror(errno));
+		doctor_say(shared, DOCTOR_MISSING, "not tried: can't start a process: %s",
+			   strerror(errno));
 	} else {
 		while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
 			continue;
@@ -155,7 +163,8 @@ void doctor_try(const struct doctor_row *row, struct doctor_result *ret)
 	}
 	memcpy(ret, shared, sizeof(*ret));
 	munmap(shared, sizeof(*shared));
-	ret->detail[sizeof(ret->detail) - 1] = ret->cost[sizeof(ret->cost) - 1] = ret->fix[sizeof(ret->fix) - 1] = '\0';
+	ret->detail[sizeof(ret->detail) - 1] = ret->cost[sizeof(ret->cost) - 1] =
+		ret->fix[sizeof(ret->fix) - 1] = '\0';
 	if (ret->status == DOCTOR_DEGRADED || ret->status == DOCTOR_MISSING) {
 		if (row->cost)
 			doctor_cost(ret, "%s", row->cost);
@@ -188,7 +197,8 @@ bool doctor_outer_ids(unsigned *ret_uid, unsigned *ret_gid)
 	return *ret_uid != 0;
 }
 
-/* What the child of doctor_in_userns tells: zeroes, or the step at which it can't go on and an errno. */
+/* What the child of doctor_in_userns tells: zeroes, or the step at which it can't go on and an
+ * errno. */
 struct trouble {
 	char step[40];
 	int num;
@@ -211,7 +221,8 @@ static int map_id(const char *file, unsigned outside)
 	return fd_write_file_at(AT_FDCWD, file, text);
 }
 
-/* As a box starts: root first takes an unprivileged id, so that the namespace is asked for without any privilege. */
+/* As a box starts: root first takes an unprivileged id, so that the namespace is asked for without
+ * any privilege. */
 static void enter(int up)
 {
 	unsigned uid, gid;
@@ -223,24 +234,28 @@ static void enter(int up)
 	if (unshare(CLONE_NEWUSER) < 0)
 		complain(up, "user namespace");
 	/* A change of ids has made the own /proc entries root's. */
-	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || fd_write_file_at(AT_FDCWD, "/proc/self/setgroups", "deny") < 0 ||
+	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ||
+	    fd_write_file_at(AT_FDCWD, "/proc/self/setgroups", "deny") < 0 ||
 	    map_id("/proc/self/uid_map", uid) < 0 || map_id("/proc/self/gid_map", gid) < 0)
 		complain(up, "writing the id maps");
-	if (setresgid(INSIDE_ID, INSIDE_ID, INSIDE_ID) < 0 || setresuid(INSIDE_ID, INSIDE_ID, INSIDE_ID) < 0)
+	if (setresgid(INSIDE_ID, INSIDE_ID, INSIDE_ID) < 0 ||
+	    setresuid(INSIDE_ID, INSIDE_ID, INSIDE_ID) < 0)
 		complain(up, "taking the box's ids");
-	/* Cleared by the change of ids. (The capabilities stay: nothing is mapped to uid 0, so this was no step
-	 * down from root.) */
+	/* Cleared by the change of ids. (The capabilities stay: nothing is mapped to uid 0, so this
+	 * was no step down from root.) */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-static void inside(int up, int flags, int (*fn)(void *, struct doctor_result *), void *ctx, struct doctor_result *r)
+static void inside(int up, int flags, int (*fn)(void *, struct doctor_result *), void *ctx,
+		   struct doctor_result *r)
 {
 	struct trouble fine = { .num = 0 };
 
 	enter(up);
 	if (unshare(CLONE_NEWNS) < 0)
 		complain(up, "mount namespace");
-	/* The first use of a capability: AppArmor lets the namespace be made and then refuses this. */
+	/* The first use of a capability: AppArmor lets the namespace be made and then refuses this.
+	 */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		complain(up, "mounts in the namespace");
 	if (flags && unshare(flags) < 0)
@@ -251,7 +266,8 @@ static void inside(int up, int flags, int (*fn)(void *, struct doctor_result *),
 	_exit(fn ? fn(ctx, r) : 0);
 }
 
-bool doctor_in_userns(int flags, int (*fn)(void *, struct doctor_result *), void *ctx, struct doctor_result *r)
+bool doctor_in_userns(int flags, int (*fn)(void *, struct doctor_result *), void *ctx,
+		      struct doctor_result *r)
 {
 	_cleanup_fd_ int up_r = -1, up_w = -1;
 	struct trouble t;
@@ -265,13 +281,18 @@ bool doctor_in_userns(int flags, int (*fn)(void *, struct doctor_result *), void
 	if (pid == 0)
 		inside(up_w, flags & ~(CLONE_NEWUSER | CLONE_NEWNS), fn, ctx, r);
 	if (pid < 0) {
-		doctor_say(r, DOCTOR_MISSING, "not tried: can't start a process: %s", strerror(errno));
+		doctor_say(r, DOCTOR_MISSING, "not tried: can't start a process: %s",
+			   strerror(errno));
 		return false;
 	}
 	fd_close(&up_w);
 	if (fd_read_full(up_r, &t, sizeof(t)) != sizeof(t)) {
-		doctor_say(r, DOCTOR_MISSING, "a process that asked for a user namespace was ended (by an outer filter?)");
-		doctor_fix(r, "loosen the outer sandbox's seccomp filter: it must allow clone, unshare, mount, pivot_root");
+		doctor_say(
+			r, DOCTOR_MISSING,
+			"a process that asked for a user namespace was ended (by an outer filter?)");
+		doctor_fix(
+			r,
+			"loosen the outer sandbox's seccomp filter: it must allow clone, unshare, mount, pivot_root");
 	} else if (t.num != 0) {
 		t.step[sizeof(t.step) - 1] = '\0';
 		explain(r, t.step, t.num);
@@ -288,7 +309,8 @@ int doctor_tmpfs(void)
 	static const char *const places[] = { "/tmp", "/mnt", "/run", "/var", "/usr" };
 
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		if (mount("tmpfs", places[i], "tmpfs", MS_NOSUID | MS_NODEV, "size=4m,mode=0700") == 0)
+		if (mount("tmpfs", places[i], "tmpfs", MS_NOSUID | MS_NODEV, "size=4m,mode=0700") ==
+		    0)
 			return chdir(places[i]);
 		if (errno != ENOENT && errno != ENOTDIR)
 			return -1;

@@ -1,7 +1,7 @@
-/* `cloche gc`: removes what cloches that were killed have left, empty cgroups and runtime directories, and roots of the
- * host image that were kept ready and that nobody uses now. The next
- * start of any cloche of the same user does the same within bounds; this does all of it and says what went. What
- * belongs to a living cloche is never touched. */
+/* `cloche gc`: removes what cloches that were killed have left, empty cgroups and runtime
+ * directories, and roots of the host image that were kept ready and that nobody uses now. The next
+ * start of any cloche of the same user does the same within bounds; this does all of it and says
+ * what went. What belongs to a living cloche is never touched. */
 #include <stdio.h>
 #include <string.h>
 
@@ -89,7 +89,8 @@ static int run(int argc, char **argv)
 	if (groups > 0)
 		buf_fmt(&out, "removed %u cgroup%s\n", groups, groups == 1 ? "" : "s");
 	if (skeletons > 0)
-		buf_fmt(&out, "removed %u prepared root%s of the host image\n", skeletons, skeletons == 1 ? "" : "s");
+		buf_fmt(&out, "removed %u prepared root%s of the host image\n", skeletons,
+			skeletons == 1 ? "" : "s");
 	dirs = state_sweep_each(GC_ROUND, name_text, &out);
 	if (groups == 0 && skeletons == 0 && dirs == 0)
 		buf_str(&out, "nothing to remove\n");
@@ -97,7 +98,12 @@ static int run(int argc, char **argv)
 }
 
 static const struct opt_row rows[] = {
-	{ .name = "json", .type = OPT_FLAG, .group = "Output", .help = "print one JSON object", .since = "0.1.0", .id = GC_JSON },
+	{ .name = "json",
+	  .type = OPT_FLAG,
+	  .group = "Output",
+	  .help = "print one JSON object",
+	  .since = "0.1.0",
+	  .id = GC_JSON },
 };
 
 static const char *const examples[] = { "cloche gc", "cloche gc --json", NULL };

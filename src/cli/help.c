@@ -51,7 +51,8 @@ static int refuse_operand(const struct opt_verb *verb, const char *operand)
 	char shown[64];
 	struct err e;
 
-	err_set(&e, ERR_USAGE, "\"%s\" is one operand too many", str_printable(shown, sizeof(shown), operand));
+	err_set(&e, ERR_USAGE, "\"%s\" is one operand too many",
+		str_printable(shown, sizeof(shown), operand));
 	return cli_fail(verb->name, &e);
 }
 
@@ -85,7 +86,8 @@ static int help_run(int argc, char **argv)
 		if (!verb) {
 			char shown[64];
 
-			err_set(&e, ERR_USAGE, "there is no verb \"%s\"", str_printable(shown, sizeof(shown), argv[rest]));
+			err_set(&e, ERR_USAGE, "there is no verb \"%s\"",
+				str_printable(shown, sizeof(shown), argv[rest]));
 			return cli_fail("help", &e);
 		}
 	}
@@ -149,10 +151,20 @@ static int man_run(int argc, char **argv)
 }
 
 static const struct opt_row help_rows[] = {
-	{ .name = "json", .type = OPT_FLAG, .group = "Output", .help = "print verbs, options and exit codes as one JSON object",
-	  .conflicts = "markdown", .since = "0.1.0", .id = HELP_JSON },
-	{ .name = "markdown", .type = OPT_FLAG, .group = "Output", .help = "print the reference as Markdown (docs/CLI.md)",
-	  .conflicts = "json", .since = "0.1.0", .id = HELP_MARKDOWN },
+	{ .name = "json",
+	  .type = OPT_FLAG,
+	  .group = "Output",
+	  .help = "print verbs, options and exit codes as one JSON object",
+	  .conflicts = "markdown",
+	  .since = "0.1.0",
+	  .id = HELP_JSON },
+	{ .name = "markdown",
+	  .type = OPT_FLAG,
+	  .group = "Output",
+	  .help = "print the reference as Markdown (docs/CLI.md)",
+	  .conflicts = "json",
+	  .since = "0.1.0",
+	  .id = HELP_MARKDOWN },
 };
 
 const struct opt_verb cli_help_verb = {
@@ -176,8 +188,10 @@ const struct opt_verb cli_completion_verb = {
 	.name = "completion",
 	.summary = "Print a completion script for a shell",
 	.operands = "bash|zsh|fish",
-	.examples = (const char *const[]){ "cloche completion bash > ~/.local/share/bash-completion/completions/cloche",
-					   "cloche completion fish > ~/.config/fish/completions/cloche.fish", NULL },
+	.examples =
+		(const char *const[]){
+			"cloche completion bash > ~/.local/share/bash-completion/completions/cloche",
+			"cloche completion fish > ~/.config/fish/completions/cloche.fish", NULL },
 	.run = completion_run,
 };
 

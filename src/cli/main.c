@@ -1,5 +1,6 @@
-/* The program: finds the verb and hands over. Nothing here is touched twice on the way to a box, so it does no more than compare a few
- * names; help and generators live in files of their own, whose pages a run never faults in. */
+/* The program: finds the verb and hands over. Nothing here is touched twice on the way to a box, so
+ * it does no more than compare a few names; help and generators live in files of their own, whose
+ * pages a run never faults in. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,13 +31,15 @@ int cli_fail(const char *verb, const struct err *e)
 	if ((size_t)n > sizeof(line) - 64)
 		n = (int)sizeof(line) - 64;
 	if (e->kind == ERR_USAGE)
-		n += snprintf(line + n, sizeof(line) - (size_t)n, " (see \"cloche help%s%.32s\")", verb ? " " : "", verb ? verb : "");
+		n += snprintf(line + n, sizeof(line) - (size_t)n, " (see \"cloche help%s%.32s\")",
+			      verb ? " " : "", verb ? verb : "");
 	line[n++] = '\n';
 	fd_write_all(STDERR_FILENO, line, (size_t)n);
 	return e->kind == ERR_USAGE ? 2 : 1;
 }
 
-int cli_parse(const struct opt_verb *verb, int argc, char **argv, opt_fn fn, void *ctx, int *ret_rest)
+int cli_parse(const struct opt_verb *verb, int argc, char **argv, opt_fn fn, void *ctx,
+	      int *ret_rest)
 {
 	struct err e;
 	int rc = opt_parse(verb, argc, argv, fn, ctx, ret_rest, &e);
@@ -55,7 +58,9 @@ static int unknown_verb(const char *name)
 
 	str_printable(shown, sizeof(shown), name);
 	if (name[0] == '-') {
-		err_set(&e, ERR_USAGE, "unknown option %s: options stand behind the verb, as in \"cloche run %s\"", shown, shown);
+		err_set(&e, ERR_USAGE,
+			"unknown option %s: options stand behind the verb, as in \"cloche run %s\"",
+			shown, shown);
 		return cli_fail(NULL, &e);
 	}
 	for (; n < cli_n_verbs && n < VERBS_MAX; n++)
@@ -65,7 +70,9 @@ static int unknown_verb(const char *name)
 	if (near)
 		err_set(&e, ERR_USAGE, "unknown verb \"%s\": did you mean \"%s\"?", shown, near);
 	else
-		err_set(&e, ERR_USAGE, "unknown verb \"%s\": to run a command, write \"cloche run -- %s\"", shown, shown);
+		err_set(&e, ERR_USAGE,
+			"unknown verb \"%s\": to run a command, write \"cloche run -- %s\"", shown,
+			shown);
 	return cli_fail(NULL, &e);
 }
 

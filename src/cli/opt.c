@@ -1,9 +1,11 @@
 /* The parser of options.
  *
- * One pass over argv. Each argument is an option (found in the verb's table), an operand, or "--". Verbs without a command of their own may
- * have options behind operands; those are moved in front, so that the operands are one block at the end. Strictness is the point: an option
- * given twice, two that contradict each other, a value that looks like an option, or a name that is nearly right all end in an error that
- * says what to write instead, because a lock or limit that was silently not set is the worst outcome there is. */
+ * One pass over argv. Each argument is an option (found in the verb's table), an operand, or "--".
+ * Verbs without a command of their own may have options behind operands; those are moved in front,
+ * so that the operands are one block at the end. Strictness is the point: an option given twice,
+ * two that contradict each other, a value that looks like an option, or a name that is nearly right
+ * all end in an error that says what to write instead, because a lock or limit that was silently
+ * not set is the worst outcome there is. */
 #include "cli/opt.h"
 
 #include <assert.h>
@@ -18,9 +20,11 @@
 static const struct {
 	const char *name, *value;
 } types[] = {
-	[OPT_FLAG] = { "flag", "" },          [OPT_STR] = { "string", "TEXT" },     [OPT_PATH] = { "path", "FILE" },
-	[OPT_DIR] = { "directory", "DIR" },   [OPT_SIZE] = { "size", "SIZE" },      [OPT_DURATION] = { "duration", "DURATION" },
-	[OPT_NUMBER] = { "number", "N" },     [OPT_CPUS] = { "cpus", "N" },         [OPT_CHOICE] = { "choice", "" },
+	[OPT_FLAG] = { "flag", "" },	  [OPT_STR] = { "string", "TEXT" },
+	[OPT_PATH] = { "path", "FILE" },  [OPT_DIR] = { "directory", "DIR" },
+	[OPT_SIZE] = { "size", "SIZE" },  [OPT_DURATION] = { "duration", "DURATION" },
+	[OPT_NUMBER] = { "number", "N" }, [OPT_CPUS] = { "cpus", "N" },
+	[OPT_CHOICE] = { "choice", "" },
 };
 static_assert(sizeof(types) / sizeof(types[0]) == OPT_TYPE_N, "a name for every type");
 
@@ -93,7 +97,8 @@ static int unknown(const struct parse *p, const char *name, struct err *e)
 	words[n] = NULL;
 	near = str_nearest(name, words);
 	if (near)
-		return err_set(e, ERR_USAGE, "unknown option %s: did you mean --%s?", p->given, near);
+		return err_set(e, ERR_USAGE, "unknown option %s: did you mean --%s?", p->given,
+			       near);
 	return err_set(e, ERR_USAGE, "unknown option %s", p->given);
 }
 
@@ -114,9 +119,11 @@ static int check_choice(const struct opt_row *row, const char *value, struct err
 	near = str_nearest(value, words);
 	str_printable(shown, sizeof(shown), value);
 	if (n == 1)
-		return err_set(e, ERR_USAGE, "\"%s\" is not a choice: only \"%s\" is", shown, row->value);
+		return err_set(e, ERR_USAGE, "\"%s\" is not a choice: only \"%s\" is", shown,
+			       row->value);
 	if (near)
-		return err_set(e, ERR_USAGE, "\"%s\" is none of %s: did you mean \"%s\"?", shown, row->value, near);
+		return err_set(e, ERR_USAGE, "\"%s\" is none of %s: did you mean \"%s\"?", shown,
+			       row->value, near);
 	return err_set(e, ERR_USAGE, "\"%s\" is none of %s", shown, row->value);
 }
 
@@ -153,8 +160,11 @@ static int check_conflicts(const struct parse *p, const struct opt_row *row, str
 		const struct opt_row *other = &p->verb->rows[i];
 
 		if (p->seen[i] && other != row &&
-		    (opt_in_list(row->conflicts, ',', other->name) || opt_in_list(other->conflicts, ',', row->name)))
-			return err_set(e, ERR_USAGE, "--%s and --%s contradict each other: give one of them", other->name, row->name);
+		    (opt_in_list(row->conflicts, ',', other->name) ||
+		     opt_in_list(other->conflicts, ',', row->name)))
+			return err_set(e, ERR_USAGE,
+				       "--%s and --%s contradict each other: give one of them",
+				       other->name, row->name);
 	}
 	return 0;
 }
@@ -167,7 +177,8 @@ static int take(struct parse *p, const struct opt_row *row, const char *value, s
 	if (row->type == OPT_FLAG && value)
 		return err_set(e, ERR_USAGE, "%s takes no value", p->given);
 	if (row->type != OPT_FLAG && (!value || !*value))
-		return err_set(e, ERR_USAGE, "%s needs a value: %s %s", p->given, p->given, opt_value_name(row));
+		return err_set(e, ERR_USAGE, "%s needs a value: %s %s", p->given, p->given,
+			       opt_value_name(row));
 	if (p->seen[i] && !row->many)
 		return err_set(e, ERR_USAGE, "%s is given twice: give it once", p->given);
 	if (check_conflicts(p, row, e) < 0)
@@ -184,15 +195,18 @@ static int take(struct parse *p, const struct opt_row *row, const char *value, s
 	return 0;
 }
 
-/* The value in the next argument. One that looks like an option is far more often a forgotten value than a value. */
+/* The value in the next argument. One that looks like an option is far more often a forgotten value
+ * than a value. */
 static int take_next(struct parse *p, const struct opt_row *row, const char *next, struct err *e)
 {
 	if (next && next[0] == '-' && next[1] != '\0') {
 		char shown[NAME_MAX_SHOWN];
 
 		str_printable(shown, sizeof(shown), next);
-		return err_set(e, ERR_USAGE, "%s needs a value: %s %s (if \"%s\" is meant to be the value, write --%s=%s)", p->given,
-			       p->given, opt_value_name(row), shown, row->name, shown);
+		return err_set(
+			e, ERR_USAGE,
+			"%s needs a value: %s %s (if \"%s\" is meant to be the value, write --%s=%s)",
+			p->given, p->given, opt_value_name(row), shown, row->name, shown);
 	}
 	return take(p, row, next, e);
 }
@@ -220,15 +234,17 @@ static int long_option(struct parse *p, const char *arg, const char *next, struc
 }
 
 /* What is wrong with a bundle at the letter *l. */
-static int bad_letter(const struct parse *p, const char *arg, const char *l, const struct opt_row *row, struct err *e)
+static int bad_letter(const struct parse *p, const char *arg, const char *l,
+		      const struct opt_row *row, struct err *e)
 {
 	size_t n = strcspn(arg + 1, "=");
 
 	if (n > 1 && by_name(p->verb, arg + 1, n))
-		return err_set(e, ERR_USAGE, "unknown option -%.*s: did you mean --%.*s?", (int)n, arg + 1, (int)n, arg + 1);
+		return err_set(e, ERR_USAGE, "unknown option -%.*s: did you mean --%.*s?", (int)n,
+			       arg + 1, (int)n, arg + 1);
 	if (row)
-		return err_set(e, ERR_USAGE, "%s takes its value as an argument of its own: %s %s", p->given, p->given,
-			       opt_value_name(row));
+		return err_set(e, ERR_USAGE, "%s takes its value as an argument of its own: %s %s",
+			       p->given, p->given, opt_value_name(row));
 	if (*l == '=' && l > arg + 1)
 		return err_set(e, ERR_USAGE, "-%c takes no value", l[-1]);
 	return err_set(e, ERR_USAGE, "unknown option %s", p->given);
@@ -241,7 +257,8 @@ static int letters(struct parse *p, const char *arg, const char *next, struct er
 		const struct opt_row *row = by_letter(p->verb, *l);
 		char shown[2];
 
-		snprintf(p->given, sizeof(p->given), "-%s", str_printable(shown, sizeof(shown), (char[]){ *l, '\0' }));
+		snprintf(p->given, sizeof(p->given), "-%s",
+			 str_printable(shown, sizeof(shown), (char[]){ *l, '\0' }));
 		if (!row && *l == 'h')
 			return -2;
 		if (!row || (row->type != OPT_FLAG && l[1] != '\0'))
@@ -263,7 +280,8 @@ static void move_up(char **argv, int to, int at)
 	argv[to] = arg;
 }
 
-int opt_parse(const struct opt_verb *verb, int argc, char **argv, opt_fn fn, void *ctx, int *ret_rest, struct err *e)
+int opt_parse(const struct opt_verb *verb, int argc, char **argv, opt_fn fn, void *ctx,
+	      int *ret_rest, struct err *e)
 {
 	struct parse p = { .verb = verb, .fn = fn, .ctx = ctx };
 	int operands = 1, i = 1; /* argv[operands..i) are operands already seen */

@@ -1,12 +1,13 @@
-/* Completion scripts for bash, zsh and fish, from the tables: verbs, options, choices, files and directories by type.
+/* Completion scripts for bash, zsh and fish, from the tables: verbs, options, choices, files and
+ * directories by type.
  *
- * The scripts are static text: completing never runs the program. All that comes from a table goes through a quoting function of its shell,
- * so that a help sentence can't become code in someone's shell. Fixed parts of the scripts need only what the shell itself has. */
+ * The scripts are static text: completing never runs the program. All that comes from a table goes
+ * through a quoting function of its shell, so that a help sentence can't become code in someone's
+ * shell. Fixed parts of the scripts need only what the shell itself has. */
 #include <string.h>
 
 #include "base/str.h"
 #include "cli/opt.h"
-
 
 /* fish knows two escapes between single quotes. */
 static void fish_quote(struct buf *out, const char *s)
@@ -53,12 +54,11 @@ static enum operand operand_kind(const struct opt_verb *verb)
 
 /* ---- bash ---- */
 
-static const char bash_head[] =
-	"# bash completion for cloche; made by `cloche completion bash`\n"
-	"\n"
-	"# Offers what fits $3 as a value of option $2 of verb $1.\n"
-	"_cloche_value() {\n"
-	"\tcase \"$1 $2\" in\n";
+static const char bash_head[] = "# bash completion for cloche; made by `cloche completion bash`\n"
+				"\n"
+				"# Offers what fits $3 as a value of option $2 of verb $1.\n"
+				"_cloche_value() {\n"
+				"\tcase \"$1 $2\" in\n";
 
 static const char bash_main[] =
 	"_cloche_lines() {\n"
@@ -149,7 +149,8 @@ static void bash_script(const struct opt_verb *const *verbs, size_t n, struct bu
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < verbs[i]->n_rows; k++)
 			bash_case(out, verbs[i], &verbs[i]->rows[k]);
-	buf_str(out, "\tesac\n}\n\n# Does option $2 of verb $1 take a value?\n_cloche_takes_value() {\n\tcase \"$1 $2\" in\n");
+	buf_str(out,
+		"\tesac\n}\n\n# Does option $2 of verb $1 take a value?\n_cloche_takes_value() {\n\tcase \"$1 $2\" in\n");
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < verbs[i]->n_rows; k++)
 			if (verbs[i]->rows[k].type != OPT_FLAG) {
@@ -165,7 +166,8 @@ static void bash_script(const struct opt_verb *const *verbs, size_t n, struct bu
 	buf_str(out, "\t*) return 1 ;;\n\tesac\n}\n\n_cloche_operand() {\n\tcase \"$1\" in\n");
 	for (size_t i = 0; i < n; i++) {
 		if (operand_kind(verbs[i]) == OPERAND_VERB)
-			buf_fmt(out, "\t%s) _cloche_words \"$_cloche_verbs\" \"$2\" ;;\n", verbs[i]->name);
+			buf_fmt(out, "\t%s) _cloche_words \"$_cloche_verbs\" \"$2\" ;;\n",
+				verbs[i]->name);
 		if (operand_kind(verbs[i]) == OPERAND_CHOICE) {
 			buf_fmt(out, "\t%s) _cloche_words '", verbs[i]->name);
 			choices(out, verbs[i]->operands);
@@ -187,7 +189,8 @@ static void bash_script(const struct opt_verb *const *verbs, size_t n, struct bu
 
 #define ZSH_SPEC "[]:\\" /* special in an _arguments spec */
 
-/* Text inside the single quotes of a spec; `special` are the characters that mean something there. */
+/* Text inside the single quotes of a spec; `special` are the characters that mean something there.
+ */
 static void zsh_text(struct buf *out, const char *s, const char *special)
 {
 	for (; *s; s++) {
@@ -256,9 +259,11 @@ static void zsh_spec(struct buf *out, const struct opt_row *row, bool letter)
 	buf_str(out, "' \\\n");
 }
 
-static void zsh_verb(const struct opt_verb *const *verbs, size_t n, const struct opt_verb *verb, struct buf *out)
+static void zsh_verb(const struct opt_verb *const *verbs, size_t n, const struct opt_verb *verb,
+		     struct buf *out)
 {
-	buf_fmt(out, "\t%s)\n\t\t_arguments -s -S \\\n\t\t'(- *)'{-h,--help}'[show help]' \\\n", verb->name);
+	buf_fmt(out, "\t%s)\n\t\t_arguments -s -S \\\n\t\t'(- *)'{-h,--help}'[show help]' \\\n",
+		verb->name);
 	for (size_t k = 0; k < verb->n_rows; k++) {
 		zsh_spec(out, &verb->rows[k], false);
 		if (verb->rows[k].letter)
@@ -299,15 +304,16 @@ static void zsh_script(const struct opt_verb *const *verbs, size_t n, struct buf
 		zsh_text(out, verbs[i]->summary, ":\\");
 		buf_str(out, "'\n");
 	}
-	buf_str(out, "\t)\n"
-		     "\t_arguments -C '(- *)'{-h,--help}'[show help]' '(- *)--version[print the version]' \\\n"
-		     "\t\t'1: :->verb' '*:: :->rest' && return 0\n"
-		     "\tif [[ $state == verb ]]; then\n"
-		     "\t\t_describe verb verbs\n"
-		     "\t\treturn\n"
-		     "\tfi\n"
-		     "\tcurcontext=\"${curcontext%:*:*}:cloche-$words[1]:\"\n"
-		     "\tcase $words[1] in\n");
+	buf_str(out,
+		"\t)\n"
+		"\t_arguments -C '(- *)'{-h,--help}'[show help]' '(- *)--version[print the version]' \\\n"
+		"\t\t'1: :->verb' '*:: :->rest' && return 0\n"
+		"\tif [[ $state == verb ]]; then\n"
+		"\t\t_describe verb verbs\n"
+		"\t\treturn\n"
+		"\tfi\n"
+		"\tcurcontext=\"${curcontext%:*:*}:cloche-$words[1]:\"\n"
+		"\tcase $words[1] in\n");
 	for (size_t i = 0; i < n; i++)
 		zsh_verb(verbs, n, verbs[i], out);
 	buf_str(out, "\tesac\n"
@@ -435,7 +441,9 @@ static void fish_script(const struct opt_verb *const *verbs, size_t n, struct bu
 		buf_str(out, "\n");
 	}
 	for (size_t i = 0; i < n; i++) {
-		buf_fmt(out, "complete -c cloche -n '__cloche_options %s' -l help -s h -d 'show help'\n", verbs[i]->name);
+		buf_fmt(out,
+			"complete -c cloche -n '__cloche_options %s' -l help -s h -d 'show help'\n",
+			verbs[i]->name);
 		for (size_t k = 0; k < verbs[i]->n_rows; k++)
 			fish_row(out, verbs[i], &verbs[i]->rows[k]);
 		if (operand_kind(verbs[i]) == OPERAND_NONE)
@@ -451,10 +459,12 @@ static void fish_script(const struct opt_verb *const *verbs, size_t n, struct bu
 	}
 }
 
-int opt_completion(const struct opt_verb *const *verbs, size_t n, const char *shell, struct buf *out, struct err *e)
+int opt_completion(const struct opt_verb *const *verbs, size_t n, const char *shell,
+		   struct buf *out, struct err *e)
 {
 	static const char *const names[] = { "bash", "zsh", "fish", NULL };
-	static void (*const scripts[])(const struct opt_verb *const *, size_t, struct buf *) = { bash_script, zsh_script, fish_script };
+	static void (*const scripts[])(const struct opt_verb *const *, size_t,
+				       struct buf *) = { bash_script, zsh_script, fish_script };
 	char shown[64];
 	const char *near;
 
@@ -466,6 +476,8 @@ int opt_completion(const struct opt_verb *const *verbs, size_t n, const char *sh
 	near = str_nearest(shell, names);
 	str_printable(shown, sizeof(shown), shell);
 	if (near)
-		return err_set(e, ERR_USAGE, "no completion for \"%s\": did you mean %s?", shown, near);
-	return err_set(e, ERR_USAGE, "no completion for \"%s\": there is one for bash, zsh and fish", shown);
+		return err_set(e, ERR_USAGE, "no completion for \"%s\": did you mean %s?", shown,
+			       near);
+	return err_set(e, ERR_USAGE,
+		       "no completion for \"%s\": there is one for bash, zsh and fish", shown);
 }

@@ -1,5 +1,6 @@
-/* What is generated from the tables beside the terminal's help: the man page, the Markdown reference, and the JSON surface that the
- * tests freeze. All three say the same things; only the markup differs. */
+/* What is generated from the tables beside the terminal's help: the man page, the Markdown
+ * reference, and the JSON surface that the tests freeze. All three say the same things; only the
+ * markup differs. */
 #include <string.h>
 
 #include "base/json.h"
@@ -16,7 +17,8 @@ static const struct {
 	{ "128+n", NULL, "the command was ended by signal n" },
 	{ "2", NULL, "usage: the options are wrong; nothing was started" },
 	{ "124", "timeout", "the deadline passed" },
-	{ "125", "startup_failed", "the box never ran: image, mount, limits, or deadline while building; the message names the stage" },
+	{ "125", "startup_failed",
+	  "the box never ran: image, mount, limits, or deadline while building; the message names the stage" },
 	{ "125", "init_lost", "the box's init ended by something that cloche did not send" },
 	{ "126", "exec_failed", "the command is not executable" },
 	{ "127", "exec_failed", "there is no such command in the box" },
@@ -24,11 +26,13 @@ static const struct {
 	{ "137", "oom", "the memory limit was hit; the message says what filled it" },
 	{ "137", "workspace_full", "the workspace outgrew its limit" },
 	{ "137", "killed", "the box was killed from outside" },
-	{ "159", "escape_blocked", "a process of the box made a refused call; the message names call and process" },
+	{ "159", "escape_blocked",
+	  "a process of the box made a refused call; the message names call and process" },
 };
 #define N_EXITS (sizeof(exits) / sizeof(exits[0]))
 
-static const char exits_note[] = "A command that itself exits with one of these codes has no fault; --json tells the two apart.";
+static const char exits_note[] =
+	"A command that itself exits with one of these codes has no fault; --json tells the two apart.";
 
 /* Text for man(7): dashes that can be copied, no backslash or leading dot with a meaning. */
 static void roff(struct buf *out, const char *s)
@@ -130,24 +134,27 @@ static void roff_verb(struct buf *out, const struct opt_verb *verb)
 
 void opt_man(const struct opt_verb *const *verbs, size_t n, struct buf *out)
 {
-	buf_str(out, ".TH CLOCHE 1 \"\" \"cloche " CLOCHE_VERSION "\" \"User Commands\"\n"
-		     ".SH NAME\ncloche \\- " CLOCHE_ABOUT "\n"
-		     ".SH SYNOPSIS\n\\fBcloche\\fR \\fIVERB\\fR [\\fIOPTIONS\\fR] [\\fIOPERANDS\\fR]\n"
-		     ".SH DESCRIPTION\n"
-		     "One call, one box: built, used and thrown away, without root, a daemon, a VM or an account.\n"
-		     "Every verb also knows \\fB\\-h\\fR and \\fB\\-\\-help\\fR.\n"
-		     ".SH VERBS\n");
+	buf_str(out,
+		".TH CLOCHE 1 \"\" \"cloche " CLOCHE_VERSION "\" \"User Commands\"\n"
+		".SH NAME\ncloche \\- " CLOCHE_ABOUT "\n"
+		".SH SYNOPSIS\n\\fBcloche\\fR \\fIVERB\\fR [\\fIOPTIONS\\fR] [\\fIOPERANDS\\fR]\n"
+		".SH DESCRIPTION\n"
+		"One call, one box: built, used and thrown away, without root, a daemon, a VM or an account.\n"
+		"Every verb also knows \\fB\\-h\\fR and \\fB\\-\\-help\\fR.\n"
+		".SH VERBS\n");
 	for (size_t i = 0; i < n; i++)
 		roff_verb(out, verbs[i]);
-	buf_str(out, ".SH VALUES\n"
-		     "A \\fISIZE\\fR is a number of bytes, or takes k, m, g or t (powers of 1024): 512m, 1.5g.\n"
-		     "A \\fIDURATION\\fR is seconds, or takes ms, s, m or h: 0.5, 200ms, 5m.\n"
-		     ".PP\n"
-		     "A value that begins with a dash is written \\fB\\-\\-name=\\fIvalue\\fR.\n"
-		     ".SH EXIT STATUS\n"
-		     "0 when all went well, 1 when a verb other than run failed. For \\fBcloche run\\fR:\n");
+	buf_str(out,
+		".SH VALUES\n"
+		"A \\fISIZE\\fR is a number of bytes, or takes k, m, g or t (powers of 1024): 512m, 1.5g.\n"
+		"A \\fIDURATION\\fR is seconds, or takes ms, s, m or h: 0.5, 200ms, 5m.\n"
+		".PP\n"
+		"A value that begins with a dash is written \\fB\\-\\-name=\\fIvalue\\fR.\n"
+		".SH EXIT STATUS\n"
+		"0 when all went well, 1 when a verb other than run failed. For \\fBcloche run\\fR:\n");
 	for (size_t i = 0; i < N_EXITS; i++) {
-		buf_fmt(out, ".TP\n\\fB%s\\fR%s%s\n", exits[i].code, exits[i].fault ? " " : "", exits[i].fault ? exits[i].fault : "");
+		buf_fmt(out, ".TP\n\\fB%s\\fR%s%s\n", exits[i].code, exits[i].fault ? " " : "",
+			exits[i].fault ? exits[i].fault : "");
 		roff(out, exits[i].meaning);
 		buf_str(out, ".\n");
 	}
@@ -160,7 +167,8 @@ void opt_man(const struct opt_verb *const *verbs, size_t n, struct buf *out)
 			roff(out, *ex);
 			buf_str(out, "\n.fi\n");
 		}
-	buf_str(out, ".SH SEE ALSO\n\\fBbwrap\\fR(1), \\fBunshare\\fR(1), \\fBnamespaces\\fR(7), \\fBcgroups\\fR(7), \\fBseccomp\\fR(2)\n");
+	buf_str(out,
+		".SH SEE ALSO\n\\fBbwrap\\fR(1), \\fBunshare\\fR(1), \\fBnamespaces\\fR(7), \\fBcgroups\\fR(7), \\fBseccomp\\fR(2)\n");
 }
 
 /* Text for a Markdown table cell; nothing in it may end the cell or become markup. */
@@ -213,15 +221,16 @@ static void md_row(struct buf *out, const struct opt_row *row)
 
 static void md_verb(struct buf *out, const struct opt_verb *verb)
 {
-	buf_fmt(out, "\n## cloche %s\n\n```\ncloche %s [OPTIONS]%s%s\n```\n\n", verb->name, verb->name, *verb->operands ? " " : "",
-		verb->operands);
+	buf_fmt(out, "\n## cloche %s\n\n```\ncloche %s [OPTIONS]%s%s\n```\n\n", verb->name,
+		verb->name, *verb->operands ? " " : "", verb->operands);
 	md(out, verb->summary);
 	buf_str(out, ".\n");
 	for (size_t i = 0; i < verb->n_rows; i++) {
 		if (seen_before(verb, i))
 			continue;
-		buf_fmt(out, "\n### %s: %s\n\n| option | meaning | default | since |\n|---|---|---|---|\n", verb->name,
-			verb->rows[i].group);
+		buf_fmt(out,
+			"\n### %s: %s\n\n| option | meaning | default | since |\n|---|---|---|---|\n",
+			verb->name, verb->rows[i].group);
 		for (size_t k = i; k < verb->n_rows; k++)
 			if (strcmp(verb->rows[k].group, verb->rows[i].group) == 0)
 				md_row(out, &verb->rows[k]);
@@ -236,20 +245,22 @@ static void md_verb(struct buf *out, const struct opt_verb *verb)
 
 void opt_markdown(const struct opt_verb *const *verbs, size_t n, struct buf *out)
 {
-	buf_str(out, "<!-- Made by `cloche help --markdown` from the option tables; change those, not this. -->\n"
-		     "# The command line\n\n```\ncloche VERB [OPTIONS] [OPERANDS]\n```\n\n"
-		     "Every verb knows `-h` and `--help`. Options are `--name VALUE`, `--name=VALUE` or `-x VALUE`; flags of one letter may be\n"
-		     "bundled (`-it`). A value that begins with a dash is written `--name=VALUE`. An option that is unknown, given twice without\n"
-		     "need, or at odds with another one is an error, never ignored.\n\n"
-		     "A SIZE is a number of bytes, or takes k, m, g or t (powers of 1024): `512m`, `1.5g`. A DURATION is seconds, or takes ms, s,\n"
-		     "m or h: `0.5`, `200ms`, `5m`.\n");
+	buf_str(out,
+		"<!-- Made by `cloche help --markdown` from the option tables; change those, not this. -->\n"
+		"# The command line\n\n```\ncloche VERB [OPTIONS] [OPERANDS]\n```\n\n"
+		"Every verb knows `-h` and `--help`. Options are `--name VALUE`, `--name=VALUE` or `-x VALUE`; flags of one letter may be\n"
+		"bundled (`-it`). A value that begins with a dash is written `--name=VALUE`. An option that is unknown, given twice without\n"
+		"need, or at odds with another one is an error, never ignored.\n\n"
+		"A SIZE is a number of bytes, or takes k, m, g or t (powers of 1024): `512m`, `1.5g`. A DURATION is seconds, or takes ms, s,\n"
+		"m or h: `0.5`, `200ms`, `5m`.\n");
 	for (size_t i = 0; i < n; i++)
 		md_verb(out, verbs[i]);
-	buf_str(out, "\n## Exit codes\n\n0 when all went well, 2 for a usage error, 1 when a verb other than `run` failed. `cloche run`:\n\n"
-		     "| code | fault | meaning |\n|---|---|---|\n");
+	buf_str(out,
+		"\n## Exit codes\n\n0 when all went well, 2 for a usage error, 1 when a verb other than `run` failed. `cloche run`:\n\n"
+		"| code | fault | meaning |\n|---|---|---|\n");
 	for (size_t i = 0; i < N_EXITS; i++) {
-		buf_fmt(out, "| %s | %s%s%s | ", exits[i].code, exits[i].fault ? "`" : "", exits[i].fault ? exits[i].fault : "",
-			exits[i].fault ? "`" : "");
+		buf_fmt(out, "| %s | %s%s%s | ", exits[i].code, exits[i].fault ? "`" : "",
+			exits[i].fault ? exits[i].fault : "", exits[i].fault ? "`" : "");
 		md(out, exits[i].meaning);
 		buf_str(out, " |\n");
 	}

@@ -1,4 +1,5 @@
-/* Help for the terminal: what a verb is for, its options by group with defaults, examples, and where to read on; 80 columns. */
+/* Help for the terminal: what a verb is for, its options by group with defaults, examples, and
+ * where to read on; 80 columns. */
 #include <string.h>
 
 #include "base/str.h"
@@ -7,7 +8,8 @@
 #define COLUMNS 80
 #define LEFT_MAX 28 /* names longer than this get a line of their own */
 
-/* Writes words from column *col on, starting new lines at `indent`. The text is ASCII of our own tables. */
+/* Writes words from column *col on, starting new lines at `indent`. The text is ASCII of our own
+ * tables. */
 static void wrap(struct buf *out, size_t *col, size_t indent, const char *text)
 {
 	bool space = false;
@@ -55,7 +57,8 @@ static size_t left_side(struct buf *out, const struct opt_row *row)
 
 static size_t left_width(const struct opt_row *row)
 {
-	return strlen("      --") + strlen(row->name) + (row->type == OPT_FLAG ? 0 : 1 + strlen(opt_value_name(row)));
+	return strlen("      --") + strlen(row->name) +
+	       (row->type == OPT_FLAG ? 0 : 1 + strlen(opt_value_name(row)));
 }
 
 static void row_help(struct buf *out, const struct opt_row *row, size_t column)
@@ -95,7 +98,10 @@ static bool seen_before(const struct opt_verb *verb, size_t row)
 /* Groups come in the order in which the table first names them. */
 static void groups(struct buf *out, const struct opt_verb *verb)
 {
-	static const struct opt_row help = { .name = "help", .letter = 'h', .type = OPT_FLAG, .help = "show this text" };
+	static const struct opt_row help = { .name = "help",
+					     .letter = 'h',
+					     .type = OPT_FLAG,
+					     .help = "show this text" };
 	size_t column = left_width(&help);
 
 	for (size_t i = 0; i < verb->n_rows; i++) {
@@ -128,13 +134,15 @@ static void examples(struct buf *out, const char *const *lines)
 
 void opt_help(const struct opt_verb *verb, struct buf *out)
 {
-	buf_fmt(out, "Usage: cloche %s [OPTIONS]%s%s\n\n", verb->name, *verb->operands ? " " : "", verb->operands);
+	buf_fmt(out, "Usage: cloche %s [OPTIONS]%s%s\n\n", verb->name, *verb->operands ? " " : "",
+		verb->operands);
 	paragraph(out, 0, verb->summary);
 	groups(out, verb);
 	examples(out, verb->examples);
 	if (verb->takes_command)
-		buf_str(out, "\nSizes are bytes, or take k, m, g or t (powers of 1024): 512m, 1.5g.\n"
-			     "Durations are seconds, or take ms, s, m or h: 0.5, 200ms, 5m.\n");
+		buf_str(out,
+			"\nSizes are bytes, or take k, m, g or t (powers of 1024): 512m, 1.5g.\n"
+			"Durations are seconds, or take ms, s, m or h: 0.5, 200ms, 5m.\n");
 	buf_str(out, "\nThe manual (`cloche man`, docs/CLI.md) has every option and exit code.\n");
 }
 
@@ -145,8 +153,9 @@ void opt_overview(const struct opt_verb *const *verbs, size_t n, struct buf *out
 	for (size_t i = 0; i < n; i++)
 		if (strlen(verbs[i]->name) > width)
 			width = strlen(verbs[i]->name);
-	buf_str(out, "Usage: cloche VERB [OPTIONS] [OPERANDS]\n\n"
-		     "Runs code that nobody has read: one call, one box, built, used and thrown away.\n\nVerbs:\n");
+	buf_str(out,
+		"Usage: cloche VERB [OPTIONS] [OPERANDS]\n\n"
+		"Runs code that nobody has read: one call, one box, built, used and thrown away.\n\nVerbs:\n");
 	for (size_t i = 0; i < n; i++) {
 		size_t col = 2 + width + 2;
 

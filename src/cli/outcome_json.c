@@ -10,10 +10,11 @@ static const struct {
 	const char *name;
 	enum box_mark from, to;
 } phases[] = {
-	{ "plan", MARK_BEGIN, MARK_PLANNED },	 { "clone", MARK_PLANNED, MARK_CHILD },	  { "ids", MARK_CHILD, MARK_IDS },
-	{ "sources", MARK_IDS, MARK_SOURCES },	 { "root", MARK_SOURCES, MARK_ROOT },	  { "join", MARK_ROOT, MARK_JOINED },
-	{ "locks", MARK_JOINED, MARK_LOCKED },	  { "spawn", MARK_LOCKED, MARK_STARTED },
-	{ "run", MARK_STARTED, MARK_ENDED },	 { "teardown", MARK_ENDED, MARK_REAPED },
+	{ "plan", MARK_BEGIN, MARK_PLANNED },  { "clone", MARK_PLANNED, MARK_CHILD },
+	{ "ids", MARK_CHILD, MARK_IDS },       { "sources", MARK_IDS, MARK_SOURCES },
+	{ "root", MARK_SOURCES, MARK_ROOT },   { "join", MARK_ROOT, MARK_JOINED },
+	{ "locks", MARK_JOINED, MARK_LOCKED }, { "spawn", MARK_LOCKED, MARK_STARTED },
+	{ "run", MARK_STARTED, MARK_ENDED },   { "teardown", MARK_ENDED, MARK_REAPED },
 };
 
 const char *outcome_phase(const struct box_outcome *o, unsigned i, uint64_t *ret_us)
@@ -28,7 +29,8 @@ const char *outcome_phase(const struct box_outcome *o, unsigned i, uint64_t *ret
 	return phases[i].name;
 }
 
-static void json_stream(struct json *j, const char *name, const struct box_stream *s, const char *b64_name)
+static void json_stream(struct json *j, const char *name, const struct box_stream *s,
+			const char *b64_name)
 {
 	json_key(j, name);
 	if (json_bytes(j, s->data, s->len))
@@ -52,7 +54,9 @@ static void json_cut(struct json *j, const char *name, const struct box_stream *
 
 static void json_fault(struct json *j, const struct box_outcome *o)
 {
-	const struct box_denied *d = o->fault == FAULT_ESCAPE_BLOCKED && o->n_denied ? &o->denied[o->n_denied - 1] : NULL;
+	const struct box_denied *d = o->fault == FAULT_ESCAPE_BLOCKED && o->n_denied
+					     ? &o->denied[o->n_denied - 1]
+					     : NULL;
 
 	char comm[64];
 
@@ -148,7 +152,8 @@ static void json_denied(struct json *j, const struct box_outcome *o)
 	json_arr_end(j);
 }
 
-void outcome_json(const struct box_outcome *o, const char notes[][320], size_t n_notes, bool timing, struct buf *out)
+void outcome_json(const struct box_outcome *o, const char notes[][320], size_t n_notes, bool timing,
+		  struct buf *out)
 {
 	struct json j;
 	uint64_t us;

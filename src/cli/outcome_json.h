@@ -1,4 +1,5 @@
-/* An outcome as JSON: field names are stable, unknown numbers are null. docs/OUTCOME.md describes each. */
+/* An outcome as JSON: field names are stable, unknown numbers are null. docs/OUTCOME.md describes
+ * each. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +9,8 @@
 #include "box/outcome.h"
 
 /* One object and a newline. `notes` are lines for people. */
-void outcome_json(const struct box_outcome *o, const char notes[][320], size_t n_notes, bool timing, struct buf *out);
-/* The names of the phases, in order, for --timing in text and in JSON: name of phase i and its microseconds, UINT64_MAX when it was not reached.
- * Returns NULL past the last. */
+void outcome_json(const struct box_outcome *o, const char notes[][320], size_t n_notes, bool timing,
+		  struct buf *out);
+/* The names of the phases, in order, for --timing in text and in JSON: name of phase i and its
+ * microseconds, UINT64_MAX when it was not reached. Returns NULL past the last. */
 const char *outcome_phase(const struct box_outcome *o, unsigned i, uint64_t *ret_us);

@@ -1,4 +1,5 @@
-/* The front door of a box: options to a request, a request to a spec, a spec to a box, an outcome to an exit code. */
+/* The front door of a box: options to a request, a request to a spec, a spec to a box, an outcome
+ * to an exit code. */
 #include "cli/run.h"
 
 #include <errno.h>
@@ -19,15 +20,18 @@
 
 static struct prepared prepared; /* large; one a process */
 
-/* The last words wait a second for a reader who has stopped, and no longer: no box is left to wait for. */
+/* The last words wait a second for a reader who has stopped, and no longer: no box is left to wait
+ * for. */
 static void say(const char *head, const char *text)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 	char safe[640], line[700];
-	int n = snprintf(line, sizeof(line), "cloche: %s: %s\n", head, str_printable(safe, sizeof(safe), text));
+	int n = snprintf(line, sizeof(line), "cloche: %s: %s\n", head,
+			 str_printable(safe, sizeof(safe), text));
 
 	if (n > 0 && poll(&p, 1, 1000) > 0)
-		(void)fd_write_all(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
+		(void)fd_write_all(STDERR_FILENO, line,
+				   (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
 }
 
 static void note(const char *text)
@@ -36,13 +40,15 @@ static void note(const char *text)
 		snprintf(prepared.notes[prepared.n_notes++], sizeof(prepared.notes[0]), "%s", text);
 }
 
-/* A caller who pipes something in and forgot -i should hear of it; an idle pipe of a harness is no mistake. */
+/* A caller who pipes something in and forgot -i should hear of it; an idle pipe of a harness is no
+ * mistake. */
 static void note_stdin(const struct run_options *o)
 {
 	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
 	struct stat st;
 
-	if (o->request.interactive || fstat(STDIN_FILENO, &st) < 0 || !(S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
+	if (o->request.interactive || fstat(STDIN_FILENO, &st) < 0 ||
+	    !(S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
 		return;
 	if (poll(&p, 1, 0) > 0 && p.revents & POLLIN)
 		note("standard input holds data, which the box does not see: add -i to forward it");
@@ -55,12 +61,18 @@ static void note_outcome(const struct box_outcome *out)
 	if (out->note[0])
 		note(out->note);
 	if (out->binds > 0) {
-		snprintf(text, sizeof(text), "degraded: %u read-only director%s shown by bind, not through an overlay (mounts below, or a "
-			 "container in a container): sockets of the host in it can be reached", out->binds, out->binds == 1 ? "y is" : "ies are");
+		snprintf(
+			text, sizeof(text),
+			"degraded: %u read-only director%s shown by bind, not through an overlay (mounts below, or a "
+			"container in a container): sockets of the host in it can be reached",
+			out->binds, out->binds == 1 ? "y is" : "ies are");
 		note(text);
 	}
 	if (out->lost_denials > 0) {
-		snprintf(text, sizeof(text), "%u refused calls were taken away by a signal before they could be recorded", out->lost_denials);
+		snprintf(
+			text, sizeof(text),
+			"%u refused calls were taken away by a signal before they could be recorded",
+			out->lost_denials);
 		note(text);
 	}
 }
@@ -111,11 +123,13 @@ static int tell_text(const struct run_options *o, const struct box_outcome *out)
 	if (out->fault != FAULT_NONE)
 		say(fault_name(out->fault), out->err.msg);
 	for (unsigned i = 0; o->timing && (name = outcome_phase(out, i, &us)); i++) {
-		snprintf(line, sizeof(line), us == UINT64_MAX ? "%-10s      -" : "%-10s %6llu us", name, (unsigned long long)us);
+		snprintf(line, sizeof(line), us == UINT64_MAX ? "%-10s      -" : "%-10s %6llu us",
+			 name, (unsigned long long)us);
 		say("timing", line);
 	}
 	if (out->write_errno) {
-		snprintf(line, sizeof(line), "can't write the command's output: %s", strerror(out->write_errno));
+		snprintf(line, sizeof(line), "can't write the command's output: %s",
+			 strerror(out->write_errno));
 		say("error", line);
 		return outcome_code(out) ? outcome_code(out) : 125;
 	}

@@ -11,14 +11,18 @@ void run_plan_header(const struct box_spec *s, struct buf *out)
 {
 	char safe[256];
 
-	buf_fmt(out, "user       %u:%u inside, %u:%u outside\n", s->uid, s->gid, s->outer_uid, s->outer_gid);
-	buf_fmt(out, "namespaces user mount pid ipc uts cgroup%s\n", s->network == BOX_NET_NONE ? " network" : "");
+	buf_fmt(out, "user       %u:%u inside, %u:%u outside\n", s->uid, s->gid, s->outer_uid,
+		s->outer_gid);
+	buf_fmt(out, "namespaces user mount pid ipc uts cgroup%s\n",
+		s->network == BOX_NET_NONE ? " network" : "");
 	buf_fmt(out, "workdir    %s\n", str_printable(safe, sizeof(safe), s->cwd));
 }
 
 void run_plan_locks(const struct box_spec *s, struct buf *out)
 {
-	struct sc_request rq = { .untrusted = s->profile == BOX_PROFILE_UNTRUSTED, .rules = s->rules, .n_rules = s->n_rules };
+	struct sc_request rq = { .untrusted = s->profile == BOX_PROFILE_UNTRUSTED,
+				 .rules = s->rules,
+				 .n_rules = s->n_rules };
 	struct sc_program prog;
 	struct err e;
 	char safe[160];

@@ -1,4 +1,5 @@
-/* Where the kernel keeps this process's command line: the box's init, a copy of this process, wipes it. Set by main. */
+/* Where the kernel keeps this process's command line: the box's init, a copy of this process, wipes
+ * it. Set by main. */
 #pragma once
 
 #include <stddef.h>

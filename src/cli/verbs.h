@@ -1,6 +1,8 @@
-/* The verbs of the program, and what every verb's front door shares: parsing with help and usage errors, and one line of complaint.
+/* The verbs of the program, and what every verb's front door shares: parsing with help and usage
+ *errors, and one line of complaint.
  *
- * A verb is a `const struct opt_verb` in its own file, listed in verbs.c. Its run() starts like this:
+ * A verb is a `const struct opt_verb` in its own file, listed in verbs.c. Its run() starts like
+ *this:
  *
  *	int rc = cli_parse(&cli_gc_verb, argc, argv, on_option, &ctx, &rest);
  *	if (rc >= 0)
@@ -22,12 +24,14 @@ extern const struct opt_verb cli_help_verb, cli_version_verb, cli_completion_ver
 /* The program: argv[1] names the verb. Returns the exit code. */
 int cli_main(int argc, char **argv);
 
-/* opt_parse for a verb's run(): prints the help when asked for it, and the complaint when there is one. Returns -1 when the verb
- * should go on, else the exit code to return. */
-int cli_parse(const struct opt_verb *verb, int argc, char **argv, opt_fn fn, void *ctx, int *ret_rest);
+/* opt_parse for a verb's run(): prints the help when asked for it, and the complaint when there is
+ * one. Returns -1 when the verb should go on, else the exit code to return. */
+int cli_parse(const struct opt_verb *verb, int argc, char **argv, opt_fn fn, void *ctx,
+	      int *ret_rest);
 
-/* Prints "cloche VERB: MESSAGE" as one line on stderr, safe for a terminal; usage errors get a pointer to the verb's help. Returns the
- * exit code: 2 for ERR_USAGE, else 1. `verb` may be NULL. */
+/* Prints "cloche VERB: MESSAGE" as one line on stderr, safe for a terminal; usage errors get a
+ * pointer to the verb's help. Returns the exit code: 2 for ERR_USAGE, else 1. `verb` may be NULL.
+ */
 int cli_fail(const char *verb, const struct err *e);
 
 /* Prints the list of verbs on stderr; returns 2. */
@@ -37,7 +41,8 @@ int cli_banner(void);
 int cli_show_help(const struct opt_verb *verb);
 
 struct buf;
-/* Writes the whole buffer to fd; complains when it failed to fill or to be written. Returns the exit code. */
+/* Writes the whole buffer to fd; complains when it failed to fill or to be written. Returns the
+ * exit code. */
 int cli_put(int fd, const struct buf *out);
 
 /* The verb of that name, or NULL. */

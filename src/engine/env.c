@@ -50,17 +50,23 @@ static int env_set(struct prepared *p, const char *pair, struct err *e)
 	return 0;
 }
 
-/* NAME=VALUE as POSIX has names. A value may hold anything: keys and certificates have many lines. */
+/* NAME=VALUE as POSIX has names. A value may hold anything: keys and certificates have many lines.
+ */
 static int env_check(const char *pair, const char *where, struct err *e)
 {
 	size_t n = name_len(pair);
 
 	if (n == 0 || strlen(pair) >= ENV_VALUE_MAX)
-		return err_set(e, ERR_USAGE, "%s: needs NAME=VALUE, below %d bytes", where, ENV_VALUE_MAX);
+		return err_set(e, ERR_USAGE, "%s: needs NAME=VALUE, below %d bytes", where,
+			       ENV_VALUE_MAX);
 	for (size_t i = 0; i < n; i++)
-		if (!(pair[i] == '_' || (pair[i] >= 'A' && pair[i] <= 'Z') || (pair[i] >= 'a' && pair[i] <= 'z') ||
+		if (!(pair[i] == '_' || (pair[i] >= 'A' && pair[i] <= 'Z') ||
+		      (pair[i] >= 'a' && pair[i] <= 'z') ||
 		      (i > 0 && pair[i] >= '0' && pair[i] <= '9')))
-			return err_set(e, ERR_USAGE, "%s: a name has letters, digits and _, and starts with no digit", where);
+			return err_set(
+				e, ERR_USAGE,
+				"%s: a name has letters, digits and _, and starts with no digit",
+				where);
 	return 0;
 }
 
@@ -71,7 +77,8 @@ static int env_option(struct prepared *p, const char *text, struct err *e)
 	size_t room;
 	char *pair;
 
-	snprintf(where, sizeof(where), "-e %.*s", (int)(name_len(text) < 60 ? name_len(text) : 60), text);
+	snprintf(where, sizeof(where), "-e %.*s", (int)(name_len(text) < 60 ? name_len(text) : 60),
+		 text);
 	if (env_check(text, where, e) < 0)
 		return -1;
 	if (strchr(text, '='))
@@ -85,7 +92,8 @@ static int env_option(struct prepared *p, const char *text, struct err *e)
 		return err_set(e, ERR_SYS, "out of memory for -e");
 	snprintf(pair, room, "%s=%s", text, value);
 	if (env_set(p, pair, e) == 0)
-		return 0; /* NOLINT(clang-analyzer-unix.Malloc): the environment holds it as long as the process lives */
+		return 0; /* NOLINT(clang-analyzer-unix.Malloc): the environment holds it as long as
+			     the process lives */
 	free(pair);
 	return -1;
 }
@@ -96,7 +104,8 @@ int env_file_text(struct prepared *p, const char *path, char *text, size_t len, 
 	char where[160], *next;
 
 	if (memchr(text, '\0', len))
-		return err_set(e, ERR_USAGE, "--env-file %.100s: holds a NUL byte, so it is no text", path);
+		return err_set(e, ERR_USAGE,
+			       "--env-file %.100s: holds a NUL byte, so it is no text", path);
 	for (char *line = text; line; line = next) {
 		size_t n;
 
@@ -132,10 +141,13 @@ static int env_file(struct prepared *p, const char *path, struct err *e)
 		free(text);
 		return -1;
 	}
-	return env_file_text(p, path, text, (size_t)n, e); /* NOLINT(clang-analyzer-unix.Malloc): its pairs point into the text for good */
+	return env_file_text(p, path, text, (size_t)n,
+			     e); /* NOLINT(clang-analyzer-unix.Malloc): its pairs point into the
+				    text for good */
 }
 
-static int env_fmt(struct prepared *p, struct err *e, const char *name, const char *head, const char *tail)
+static int env_fmt(struct prepared *p, struct err *e, const char *name, const char *head,
+		   const char *tail)
 {
 	char pair[4200];
 
@@ -149,10 +161,13 @@ static int env_base(struct prepared *p, struct err *e)
 	const char *term = getenv("TERM");
 	char size[64];
 
-	if (env_set(p, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", e) < 0 ||
-	    env_fmt(p, e, "HOME", s->home, "") < 0 || env_fmt(p, e, "USER", s->uid ? "user" : "root", "") < 0 ||
-	    env_fmt(p, e, "LOGNAME", s->uid ? "user" : "root", "") < 0 || env_set(p, "LANG=C.UTF-8", e) < 0 ||
-	    env_set(p, "TMPDIR=/tmp", e) < 0 || env_fmt(p, e, "XDG_CACHE_HOME", s->home, "/.cache") < 0 ||
+	if (env_set(p, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", e) <
+		    0 ||
+	    env_fmt(p, e, "HOME", s->home, "") < 0 ||
+	    env_fmt(p, e, "USER", s->uid ? "user" : "root", "") < 0 ||
+	    env_fmt(p, e, "LOGNAME", s->uid ? "user" : "root", "") < 0 ||
+	    env_set(p, "LANG=C.UTF-8", e) < 0 || env_set(p, "TMPDIR=/tmp", e) < 0 ||
+	    env_fmt(p, e, "XDG_CACHE_HOME", s->home, "/.cache") < 0 ||
 	    env_fmt(p, e, "MPLCONFIGDIR", s->home, "/.cache/matplotlib") < 0)
 		return -1;
 	if (s->tty && env_fmt(p, e, "TERM", term && strlen(term) < 64 ? term : "xterm", "") < 0)

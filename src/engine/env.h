@@ -3,11 +3,13 @@
 
 #include "engine/request.h"
 
-/* Fills p->env and spec->env: a base that makes toolchains work, then --env-file in order, then -e in order; a later one wins. `-e NAME` copies
- * one variable of the caller, by name. */
+/* Fills p->env and spec->env: a base that makes toolchains work, then --env-file in order, then -e
+ * in order; a later one wins. `-e NAME` copies one variable of the caller, by name. */
 int env_prepare(const struct request *r, struct prepared *p, struct err *e);
-/* The text of an --env-file: one NAME=VALUE a line; empty lines and lines that start with # are passed over. Cuts `text` in place, and it lives
- * on: pairs point into it. `path` is for messages. */
+/* The text of an --env-file: one NAME=VALUE a line; empty lines and lines that start with # are
+ * passed over. Cuts `text` in place, and it lives on: pairs point into it. `path` is for messages.
+ */
 int env_file_text(struct prepared *p, const char *path, char *text, size_t len, struct err *e);
-/* A copy of `s` that lives as long as *p; never NULL (out of memory ends the program: nothing runs yet). */
+/* A copy of `s` that lives as long as *p; never NULL (out of memory ends the program: nothing runs
+ * yet). */
 const char *env_keep(struct prepared *p, const char *s);

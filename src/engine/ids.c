@@ -1,8 +1,10 @@
-/* An ordinary caller's box is the caller, whatever it is called inside: one id is mapped, and nothing else exists.
+/* An ordinary caller's box is the caller, whatever it is called inside: one id is mapped, and
+ * nothing else exists.
  *
- * Root's box is never root. With no capability at all a process of the host's uid 0 writes core_pattern and reads /etc/shadow: for those the kernel
- * looks at the id alone. So the box gets an id that no account has, above systemd's ranges (container ids end at 1879048191, see UIDS-GIDS of
- * systemd). All of root's boxes share it, as all of a user's boxes share the user's. */
+ * Root's box is never root. With no capability at all a process of the host's uid 0 writes
+ * core_pattern and reads /etc/shadow: for those the kernel looks at the id alone. So the box gets
+ * an id that no account has, above systemd's ranges (container ids end at 1879048191, see UIDS-GIDS
+ * of systemd). All of root's boxes share it, as all of a user's boxes share the user's. */
 #include "engine/ids.h"
 
 #include <errno.h>
@@ -51,13 +53,15 @@ static int outer(struct box_spec *s, struct err *e)
 	if (fd_read_file_at(AT_FDCWD, "/proc/self/gid_map", map, sizeof(map)) < 0)
 		return err_sys(e, "read /proc/self/gid_map");
 	s->outer_gid = ids_outer(map);
-	/* Root of a user namespace with a single id is no root of the host, but an ordinary caller under that name. */
+	/* Root of a user namespace with a single id is no root of the host, but an ordinary caller
+	 * under that name. */
 	if (s->outer_uid == 0 || s->outer_gid == 0)
 		s->outer_uid = s->outer_gid = 0;
 	return 0;
 }
 
-/* An id as passwd(5) and --user have it: decimal, and not the two highest, which the kernel keeps for itself. Moves *text on. */
+/* An id as passwd(5) and --user have it: decimal, and not the two highest, which the kernel keeps
+ * for itself. Moves *text on. */
 static int id_read(const char **text, uint32_t *ret)
 {
 	unsigned long v;
@@ -86,17 +90,20 @@ static const char *passwd_field(const char *line, unsigned n)
 }
 
 /* Finds "name:" in a passwd file of a root file system. */
-static int passwd_find(const char *text, const char *name, uid_t *uid, gid_t *gid, char *home, size_t cap)
+static int passwd_find(const char *text, const char *name, uid_t *uid, gid_t *gid, char *home,
+		       size_t cap)
 {
 	size_t n = strlen(name);
 
 	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
-		const char *u = passwd_field(line, 2), *g = passwd_field(line, 3), *dir = passwd_field(line, 5);
+		const char *u = passwd_field(line, 2), *g = passwd_field(line, 3),
+			   *dir = passwd_field(line, 5);
 		uint32_t id, group;
 
 		if (strcspn(line, ":\n") != n || strncmp(line, name, n) != 0)
 			continue;
-		if (!u || id_read(&u, &id) < 0 || *u != ':' || !g || id_read(&g, &group) < 0 || *g != ':')
+		if (!u || id_read(&u, &id) < 0 || *u != ':' || !g || id_read(&g, &group) < 0 ||
+		    *g != ':')
 			return -1;
 		*uid = id;
 		*gid = group;
@@ -107,7 +114,8 @@ static int passwd_find(const char *text, const char *name, uid_t *uid, gid_t *gi
 	return -1;
 }
 
-static int user_of_rootfs(struct box_spec *s, const char *name, char *home, size_t cap, struct err *e)
+static int user_of_rootfs(struct box_spec *s, const char *name, char *home, size_t cap,
+			  struct err *e)
 {
 	_cleanup_fd_ int root = mount_open_checked(s->root_check), file = -1;
 	char *text = malloc(PASSWD_MAX), path[64];
@@ -123,7 +131,10 @@ static int user_of_rootfs(struct box_spec *s, const char *name, char *home, size
 	if (n >= 0)
 		r = passwd_find(text, name, &s->uid, &s->gid, home, cap);
 	free(text);
-	return r < 0 ? err_set(e, ERR_USAGE, "--user %.60s: no such user in %.200s; give UID or UID:GID", name, s->root.name) : 0;
+	return r < 0 ? err_set(e, ERR_USAGE,
+			       "--user %.60s: no such user in %.200s; give UID or UID:GID", name,
+			       s->root.name)
+		     : 0;
 }
 
 static int user_number(struct box_spec *s, const char *text, struct err *e)
@@ -138,7 +149,9 @@ static int user_number(struct box_spec *s, const char *text, struct err *e)
 		bad = id_read(&at, &gid) < 0;
 	}
 	if (bad || *at != '\0')
-		return err_set(e, ERR_USAGE, "--user %.60s: give NAME, UID or UID:GID, ids from 0 to %u", text, ID_MAX);
+		return err_set(e, ERR_USAGE,
+			       "--user %.60s: give NAME, UID or UID:GID, ids from 0 to %u", text,
+			       ID_MAX);
 	s->uid = (uid_t)uid;
 	s->gid = (gid_t)gid;
 	return 0;
@@ -159,7 +172,10 @@ int ids_prepare(const struct request *r, struct prepared *p, struct err *e)
 		if (user_of_rootfs(s, r->user, home, sizeof(home), e) < 0)
 			return -1;
 	} else if (r->user && image_host_user(r->user, &s->uid, &s->gid) < 0) {
-		return err_set(e, ERR_USAGE, "--user %.60s: the host image has root, user and nobody; or give UID or UID:GID", r->user);
+		return err_set(
+			e, ERR_USAGE,
+			"--user %.60s: the host image has root, user and nobody; or give UID or UID:GID",
+			r->user);
 	}
 	if (home[0] && path_normalise(home, clean, &odd) == 0)
 		s->home = strdup(clean);

@@ -5,6 +5,6 @@
 
 /* Fills uid, gid, outer ids and home of the spec. Needs the root to be known. */
 int ids_prepare(const struct request *r, struct prepared *p, struct err *e);
-/* The pure part, for tests: from the text of /proc/self/uid_map, an id for a root caller's box that is not 0 and exists in this user namespace;
- * 0 when there is none. */
+/* The pure part, for tests: from the text of /proc/self/uid_map, an id for a root caller's box that
+ * is not 0 and exists in this user namespace; 0 when there is none. */
 uint32_t ids_outer(const char *map);

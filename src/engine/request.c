@@ -25,14 +25,20 @@
 void request_defaults(struct request *r)
 {
 	memset(r, 0, sizeof(*r));
-	r->limits = (struct box_limits){ .memory = 512 * MIB, .pids = 256, .output = 64 * MIB, .file_size = BOX_LIMIT_NONE,
-					 .open_files = 0, .workspace_max = BOX_LIMIT_NONE, .shm = BOX_LIMIT_NONE };
+	r->limits = (struct box_limits){ .memory = 512 * MIB,
+					 .pids = 256,
+					 .output = 64 * MIB,
+					 .file_size = BOX_LIMIT_NONE,
+					 .open_files = 0,
+					 .workspace_max = BOX_LIMIT_NONE,
+					 .shm = BOX_LIMIT_NONE };
 }
 
 int request_add(struct request_list *l, const char *value, const char *option, struct err *e)
 {
 	if (l->n >= REQUEST_MANY)
-		return err_set(e, ERR_USAGE, "--%s is given more than %d times", option, REQUEST_MANY);
+		return err_set(e, ERR_USAGE, "--%s is given more than %d times", option,
+			       REQUEST_MANY);
 	l->v[l->n++] = value;
 	return 0;
 }
@@ -50,9 +56,13 @@ static int prepare_profile(const struct request *r, struct box_spec *s, struct e
 	s->profile = BOX_PROFILE_UNTRUSTED;
 	s->read_only = true;
 	if (s->network == BOX_NET_HOST)
-		return err_set(e, ERR_USAGE, "--security-profile untrusted and --network host contradict each other: leave one out");
+		return err_set(
+			e, ERR_USAGE,
+			"--security-profile untrusted and --network host contradict each other: leave one out");
 	if (r->cap_add.n > 0)
-		return err_set(e, ERR_USAGE, "--security-profile untrusted keeps no capability: leave --cap-add out");
+		return err_set(
+			e, ERR_USAGE,
+			"--security-profile untrusted keeps no capability: leave --cap-add out");
 	return 0;
 }
 
@@ -66,12 +76,15 @@ static int prepare_limits(const struct request *r, struct box_spec *s, struct er
 	if (l->pids < 1)
 		return err_set(e, ERR_USAGE, "--pids: at least 1");
 	if (l->require && l->supervised)
-		return err_set(e, ERR_USAGE, "--require-limits and --supervised contradict each other: leave one out");
+		return err_set(
+			e, ERR_USAGE,
+			"--require-limits and --supervised contradict each other: leave one out");
 	if (l->kill_after_us && !l->timeout_us)
 		return err_set(e, ERR_USAGE, "--kill-after needs --timeout");
 	if (l->workspace_max != BOX_LIMIT_NONE && !r->workspace)
 		return err_set(e, ERR_USAGE, "--workspace-max needs --workspace");
-	/* What a box keeps in memory file systems counts against its memory; smaller than it, so that a full disk is ENOSPC and no kill. */
+	/* What a box keeps in memory file systems counts against its memory; smaller than it, so
+	 * that a full disk is ENOSPC and no kill. */
 	l->root = l->memory / 2;
 	if (l->shm == BOX_LIMIT_NONE)
 		l->shm = l->memory / 2 < SHM_DEFAULT ? l->memory / 2 : SHM_DEFAULT;
@@ -82,7 +95,8 @@ static int prepare_limits(const struct request *r, struct box_spec *s, struct er
 	return 0;
 }
 
-static int cap_set(const struct request_list *l, const char *option, bool all_ok, uint64_t *ret, struct err *e)
+static int cap_set(const struct request_list *l, const char *option, bool all_ok, uint64_t *ret,
+		   struct err *e)
 {
 	uint64_t set = 0;
 
@@ -92,8 +106,10 @@ static int cap_set(const struct request_list *l, const char *option, bool all_ok
 		if (all_ok && strcasecmp(l->v[i], "ALL") == 0)
 			set = UINT64_MAX;
 		else if (cap < 0)
-			return err_set(e, ERR_USAGE, "--%s %s: no such capability; names are those of capabilities(7), such as NET_RAW%s",
-				       option, l->v[i], all_ok ? ", or ALL" : "");
+			return err_set(
+				e, ERR_USAGE,
+				"--%s %s: no such capability; names are those of capabilities(7), such as NET_RAW%s",
+				option, l->v[i], all_ok ? ", or ALL" : "");
 		else
 			set |= 1ULL << cap;
 	}
@@ -101,12 +117,14 @@ static int cap_set(const struct request_list *l, const char *option, bool all_ok
 	return 0;
 }
 
-/* Everything is dropped unless asked otherwise. To drop single ones means to keep docker's other thirteen; under `untrusted` none is kept. */
+/* Everything is dropped unless asked otherwise. To drop single ones means to keep docker's other
+ * thirteen; under `untrusted` none is kept. */
 static int prepare_caps(const struct request *r, struct box_spec *s, struct err *e)
 {
 	uint64_t add = 0, drop = 0;
 
-	if (cap_set(&r->cap_add, "cap-add", false, &add, e) < 0 || cap_set(&r->cap_drop, "cap-drop", true, &drop, e) < 0)
+	if (cap_set(&r->cap_add, "cap-add", false, &add, e) < 0 ||
+	    cap_set(&r->cap_drop, "cap-drop", true, &drop, e) < 0)
 		return -1;
 	s->cap_keep = add;
 	if (r->cap_drop.n > 0 && drop != UINT64_MAX && s->profile != BOX_PROFILE_UNTRUSTED)
@@ -118,9 +136,12 @@ static int prepare_lists(const struct request *r, struct prepared *p, struct err
 {
 	struct box_spec *s = &p->spec;
 
-	if (r->ulimits.n > BOX_ULIMITS_MAX || r->rules.n > BOX_RULES_MAX || r->devices.n > BOX_DEVICES_MAX)
-		return err_set(e, ERR_USAGE, "too many --ulimit, --seccomp-rule or --device: at most %d, %d and %d", BOX_ULIMITS_MAX,
-			       BOX_RULES_MAX, BOX_DEVICES_MAX);
+	if (r->ulimits.n > BOX_ULIMITS_MAX || r->rules.n > BOX_RULES_MAX ||
+	    r->devices.n > BOX_DEVICES_MAX)
+		return err_set(
+			e, ERR_USAGE,
+			"too many --ulimit, --seccomp-rule or --device: at most %d, %d and %d",
+			BOX_ULIMITS_MAX, BOX_RULES_MAX, BOX_DEVICES_MAX);
 	for (size_t i = 0; i < r->ulimits.n; i++)
 		if (limit_ulimit_parse(r->ulimits.v[i], &s->ulimits[s->n_ulimits++], e) < 0)
 			return -1;
@@ -140,11 +161,13 @@ static int prepare_mounts(const struct request *r, struct prepared *p, struct er
 
 	if (n > BOX_MOUNTS_MAX)
 		return err_set(e, ERR_USAGE, "more than %d mounts", BOX_MOUNTS_MAX);
-	if (r->workspace && mount_parse_workspace(&p->mounts, r->workspace, &s->mounts[s->n_mounts++], e) < 0)
+	if (r->workspace &&
+	    mount_parse_workspace(&p->mounts, r->workspace, &s->mounts[s->n_mounts++], e) < 0)
 		return err_at(e, STAGE_WORKSPACE);
 	for (size_t i = 0; i < r->volumes.n; i++)
-		if (mount_parse_volume(&p->mounts, r->volumes.v[i], s->profile == BOX_PROFILE_UNTRUSTED, &s->mounts[s->n_mounts++],
-				       e) < 0)
+		if (mount_parse_volume(&p->mounts, r->volumes.v[i],
+				       s->profile == BOX_PROFILE_UNTRUSTED,
+				       &s->mounts[s->n_mounts++], e) < 0)
 			return err_at(e, STAGE_MOUNT);
 	for (size_t i = 0; i < r->tmpfs.n; i++)
 		if (mount_parse_tmpfs(&p->mounts, r->tmpfs.v[i], &s->mounts[s->n_mounts++], e) < 0)
@@ -157,14 +180,19 @@ static int prepare_root(const struct request *r, struct prepared *p, struct err 
 	struct box_spec *s = &p->spec;
 
 	if (r->rootfs && r->image)
-		return err_set(e, ERR_USAGE, "--image and --rootfs contradict each other: leave one out");
+		return err_set(e, ERR_USAGE,
+			       "--image and --rootfs contradict each other: leave one out");
 	if (r->rootfs) {
 		if (mount_check_rootfs(&p->mounts, r->rootfs, &p->rootfs, e) < 0)
 			return err_at(e, STAGE_IMAGE);
-		s->root = (struct rootfs){ .kind = ROOTFS_DIR, .name = r->rootfs, .dir = p->rootfs.src };
+		s->root = (struct rootfs){ .kind = ROOTFS_DIR,
+					   .name = r->rootfs,
+					   .dir = p->rootfs.src };
 		s->root_check = &p->rootfs;
 	} else if (r->image && strcmp(r->image, "host") != 0) {
-		err_set(e, ERR_MISSING, "--image %s: this version runs `host` and root file system directories (--rootfs DIR)", r->image);
+		err_set(e, ERR_MISSING,
+			"--image %s: this version runs `host` and root file system directories (--rootfs DIR)",
+			r->image);
 		return err_at(e, STAGE_IMAGE);
 	}
 	return 0;
@@ -205,7 +233,8 @@ void request_hints(struct prepared *p)
 	const size_t max = sizeof(p->notes) / sizeof(p->notes[0]);
 
 	for (size_t i = 0; p->spec.argv[i] && i < 8 && p->n_notes < max; i++)
-		if (mount_hint(&p->mounts, &p->spec, p->spec.argv[i], p->notes[p->n_notes], sizeof(p->notes[0])))
+		if (mount_hint(&p->mounts, &p->spec, p->spec.argv[i], p->notes[p->n_notes],
+			       sizeof(p->notes[0])))
 			p->n_notes++;
 }
 
@@ -218,12 +247,14 @@ static int prepare(const struct request *r, struct prepared *p, struct err *e)
 	buf_init(&p->text, 4 * MIB);
 	s->argv = r->argv;
 	s->hostname = "cloche";
-	if (mount_check_init(&p->mounts, e) < 0 || prepare_profile(r, s, e) < 0 || prepare_limits(r, s, e) < 0 ||
-	    prepare_caps(r, s, e) < 0 || prepare_root(r, p, e) < 0 || prepare_lists(r, p, e) < 0)
+	if (mount_check_init(&p->mounts, e) < 0 || prepare_profile(r, s, e) < 0 ||
+	    prepare_limits(r, s, e) < 0 || prepare_caps(r, s, e) < 0 || prepare_root(r, p, e) < 0 ||
+	    prepare_lists(r, p, e) < 0)
 		return err_at(e, STAGE_SPEC);
 	if (ids_prepare(r, p, e) < 0)
 		return err_at(e, STAGE_SPEC);
-	if (s->root.kind == ROOTFS_HOST && image_host(&p->host, s->uid, s->gid, s->network == BOX_NET_HOST, &s->root, e) < 0)
+	if (s->root.kind == ROOTFS_HOST &&
+	    image_host(&p->host, s->uid, s->gid, s->network == BOX_NET_HOST, &s->root, e) < 0)
 		return -1;
 	prepare_store(p);
 	if (prepare_cwd(r, p, e) < 0 || env_prepare(r, p, e) < 0)
@@ -241,6 +272,7 @@ int request_prepare(const struct request *r, struct prepared *p, struct err *e)
 	if (prepare(r, p, &why) == 0)
 		return 0;
 	*e = why;
-	str_printable(e->msg, sizeof(e->msg), why.msg); /* the caller's words stand in it: one line, whatever they hold */
+	str_printable(e->msg, sizeof(e->msg),
+		      why.msg); /* the caller's words stand in it: one line, whatever they hold */
 	return -1;
 }

@@ -1,5 +1,6 @@
-/* A request: what a front door was asked for, in its own words; and a spec made of it. All rules that need more than one value (contradictions,
- * defaults that follow from others, ids, environment) are here, once, for every front door. */
+/* A request: what a front door was asked for, in its own words; and a spec made of it. All rules
+ * that need more than one value (contradictions, defaults that follow from others, ids,
+ * environment) are here, once, for every front door. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +21,8 @@ struct request_list {
 
 struct request {
 	const char *image, *rootfs, *workspace, *cwd, *user, *apparmor, *profile, *network, *proc;
-	struct request_list volumes, tmpfs, env, env_files, devices, cap_add, cap_drop, ulimits, rules;
+	struct request_list volumes, tmpfs, env, env_files, devices, cap_add, cap_drop, ulimits,
+		rules;
 	struct box_limits limits; /* request_defaults first */
 	bool read_only, tty, interactive;
 	char *const *argv;
@@ -34,10 +36,12 @@ struct prepared {
 	struct box_mount rootfs;
 	const char *env[BOX_ENV_MAX + 1];
 	size_t n_env;
-	char kept[1024]; /* the usual strings of env_keep: an ordinary start needs no heap, whose first page costs six calls */
+	char kept[1024]; /* the usual strings of env_keep: an ordinary start needs no heap, whose
+			    first page costs six calls */
 	size_t n_kept;
 	char store[4096];
-	struct buf text; /* heap for generated strings; a spec's strings never move once request_prepare returned */
+	struct buf text; /* heap for generated strings; a spec's strings never move once
+			    request_prepare returned */
 	char notes[8][320];
 	size_t n_notes;
 };
@@ -45,7 +49,9 @@ struct prepared {
 void request_defaults(struct request *r);
 /* Appends; ERR_USAGE when there are too many. */
 int request_add(struct request_list *l, const char *value, const char *option, struct err *e);
-/* 0, or -1 with kind ERR_USAGE (words that contradict or can't be read), ERR_REFUSED or ERR_MISSING, and the stage. */
+/* 0, or -1 with kind ERR_USAGE (words that contradict or can't be read), ERR_REFUSED or
+ * ERR_MISSING, and the stage. */
 int request_prepare(const struct request *r, struct prepared *ret, struct err *e);
-/* After a run that failed: notes on words of the command that name files which exist here and which the box did not see. */
+/* After a run that failed: notes on words of the command that name files which exist here and which
+ * the box did not see. */
 void request_hints(struct prepared *p);

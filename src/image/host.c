@@ -1,5 +1,6 @@
-/* What of the host's /etc a box gets is named here, one by one: what programs of /usr need to run (the loader's cache, alternatives, certificates,
- * settings that packages keep in /etc and link to from /usr). Everything else of /etc stays out: it may hold secrets.
+/* What of the host's /etc a box gets is named here, one by one: what programs of /usr need to run
+ * (the loader's cache, alternatives, certificates, settings that packages keep in /etc and link to
+ * from /usr). Everything else of /etc stays out: it may hold secrets.
  */
 #include "image/host.h"
 
@@ -19,25 +20,34 @@ static const struct {
 	const char *path;
 	mode_t mode;
 } dirs[] = {
-	{ "etc", 0755 },      { "etc/ssl", 0755 },  { "etc/ssl/certs", 0755 }, { "home", 0755 },      { "home/user", 0755 },
-	{ "root", 0700 },     { "tmp", 01777 },     { "run", 0755 },           { "opt", 0755 },       { "var", 0755 },
-	{ "var/tmp", 01777 }, { "var/cache", 0755 }, { "var/lib", 0755 },      { "var/log", 0755 },
+	{ "etc", 0755 },     { "etc/ssl", 0755 },   { "etc/ssl/certs", 0755 },
+	{ "home", 0755 },    { "home/user", 0755 }, { "root", 0700 },
+	{ "tmp", 01777 },    { "run", 0755 },	    { "opt", 0755 },
+	{ "var", 0755 },     { "var/tmp", 01777 },  { "var/cache", 0755 },
+	{ "var/lib", 0755 }, { "var/log", 0755 },
 };
 
-/* Top-level directories that are links into /usr on a merged system and real directories on others. */
+/* Top-level directories that are links into /usr on a merged system and real directories on others.
+ */
 static const char *const usr_merged[] = { "bin", "sbin", "lib", "lib32", "lib64", "libx32" };
 
-static const char nsswitch[] = "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n";
-static const char hosts[] = "127.0.0.1 localhost cloche\n::1 localhost ip6-localhost ip6-loopback\n";
+static const char nsswitch[] =
+	"passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n";
+static const char hosts[] =
+	"127.0.0.1 localhost cloche\n::1 localhost ip6-localhost ip6-loopback\n";
 
-/* Single files and directories of the host's /etc that are the same for everybody and tell of nobody. */
-static const char *const etc_files[] = { "ld.so.cache", "ssl/certs/ca-certificates.crt", "ssl/openssl.cnf" };
+/* Single files and directories of the host's /etc that are the same for everybody and tell of
+ * nobody. */
+static const char *const etc_files[] = { "ld.so.cache", "ssl/certs/ca-certificates.crt",
+					 "ssl/openssl.cnf" };
 static const char *const etc_dirs[] = { "alternatives", "fonts" };
 
 static const struct {
 	const char *name, *home;
 	uid_t uid;
-} users[] = { { "root", "/root", 0 }, { "user", "/home/user", 1000 }, { "nobody", "/home/user", 65534 } };
+} users[] = { { "root", "/root", 0 },
+	      { "user", "/home/user", 1000 },
+	      { "nobody", "/home/user", 65534 } };
 
 int image_host_user(const char *name, uid_t *ret_uid, gid_t *ret_gid)
 {
@@ -54,13 +64,17 @@ const char *image_host_home(uid_t uid)
 	return uid == 0 ? "/root" : "/home/user";
 }
 
-static struct rootfs_entry *add(struct image_host *h, enum rootfs_entry_kind kind, const char *path, const char *text, size_t len,
-				mode_t mode)
+static struct rootfs_entry *add(struct image_host *h, enum rootfs_entry_kind kind, const char *path,
+				const char *text, size_t len, mode_t mode)
 {
 	static struct rootfs_entry beyond;
 	struct rootfs_entry *en = h->n < IMAGE_HOST_ENTRIES ? &h->entries[h->n] : &beyond;
 
-	*en = (struct rootfs_entry){ .kind = kind, .path = path, .text = text, .len = len, .mode = mode };
+	*en = (struct rootfs_entry){ .kind = kind,
+				     .path = path,
+				     .text = text,
+				     .len = len,
+				     .mode = mode };
 	h->n++; /* beyond the end: image_host sees it */
 	return en;
 }
@@ -116,8 +130,10 @@ static void add_accounts(struct image_host *h, uid_t uid, gid_t gid)
 	gid_t group = known ? 1000 : gid;
 
 	add_file(h, "etc/passwd",
-		 text(h, "root:x:0:0:root:/root:/bin/sh\nuser:x:%u:%u:user:/home/user:/bin/sh\n"
-			 "nobody:x:65534:65534:nobody:/home/user:/usr/sbin/nologin\n", user, group));
+		 text(h,
+		      "root:x:0:0:root:/root:/bin/sh\nuser:x:%u:%u:user:/home/user:/bin/sh\n"
+		      "nobody:x:65534:65534:nobody:/home/user:/usr/sbin/nologin\n",
+		      user, group));
 	add_file(h, "etc/group", text(h, "root:x:0:\nuser:x:%u:\nnogroup:x:65534:\n", group));
 }
 
@@ -128,7 +144,8 @@ static void add_host_etc(struct image_host *h)
 	for (size_t i = 0; i < sizeof(etc_files) / sizeof(etc_files[0]); i++) {
 		const char *abs = text(h, "/etc/%s", etc_files[i]);
 
-		/* What links into /usr can stay a link; a regular file is shown as it is; anything else is not. */
+		/* What links into /usr can stay a link; a regular file is shown as it is; anything
+		 * else is not. */
 		if (lstat(abs, &st) == 0 && S_ISREG(st.st_mode))
 			add(h, ROOTFS_ENTRY_BIND, abs + 1, abs, 0, 0)->copy = true;
 	}
@@ -136,11 +153,13 @@ static void add_host_etc(struct image_host *h)
 		const char *abs = text(h, "/etc/%s", etc_dirs[i]);
 
 		if (lstat(abs, &st) == 0 && S_ISDIR(st.st_mode))
-			add(h, ROOTFS_ENTRY_LOWER, abs + 1, abs, 0, 0)->copy = i == 0; /* alternatives are links, and no more */
+			add(h, ROOTFS_ENTRY_LOWER, abs + 1, abs, 0, 0)->copy =
+				i == 0; /* alternatives are links, and no more */
 	}
 }
 
-/* A JDK keeps its settings in /etc/java-N-openjdk, after the name of its directory; without them no JVM starts. */
+/* A JDK keeps its settings in /etc/java-N-openjdk, after the name of its directory; without them no
+ * JVM starts. */
 static void add_jdk(struct image_host *h, const char *name)
 {
 	const char *end = strstr(name, "-openjdk-");
@@ -172,7 +191,8 @@ static void add_java(struct image_host *h)
 	}
 }
 
-/* With the host's network the host's resolver: its settings are copied, since the file is a link into /run as often as not. */
+/* With the host's network the host's resolver: its settings are copied, since the file is a link
+ * into /run as often as not. */
 static void add_network(struct image_host *h, bool network)
 {
 	static const char *const names[] = { "/etc/services", "/etc/protocols" };
@@ -198,14 +218,16 @@ static void add_links(struct image_host *h)
 	if (n > 0) {
 		zone[n] = '\0';
 		if (strstr(zone, "/usr/share/zoneinfo/") && !strstr(zone, "/../"))
-			add(h, ROOTFS_ENTRY_LINK, "etc/localtime", text(h, "%s", strstr(zone, "/usr/share/zoneinfo/")), 0, 0);
+			add(h, ROOTFS_ENTRY_LINK, "etc/localtime",
+			    text(h, "%s", strstr(zone, "/usr/share/zoneinfo/")), 0, 0);
 	}
 	add(h, ROOTFS_ENTRY_LINK, "etc/os-release", "../usr/lib/os-release", 0, 0);
 	add(h, ROOTFS_ENTRY_LINK, "etc/mtab", "/proc/mounts", 0, 0);
 	add(h, ROOTFS_ENTRY_LINK, "var/run", "/run", 0, 0);
 }
 
-int image_host(struct image_host *h, uid_t uid, gid_t gid, bool network, struct rootfs *ret, struct err *e)
+int image_host(struct image_host *h, uid_t uid, gid_t gid, bool network, struct rootfs *ret,
+	       struct err *e)
 {
 	h->n = h->used = 0;
 	add_usr(h);
@@ -222,6 +244,9 @@ int image_host(struct image_host *h, uid_t uid, gid_t gid, bool network, struct 
 		err_set(e, ERR_MISSING, "the host image has too many parts on this host");
 		return err_at(e, STAGE_IMAGE);
 	}
-	*ret = (struct rootfs){ .kind = ROOTFS_HOST, .name = "host", .entries = h->entries, .n_entries = h->n };
+	*ret = (struct rootfs){ .kind = ROOTFS_HOST,
+				.name = "host",
+				.entries = h->entries,
+				.n_entries = h->n };
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* The `host` image: nothing to download. The host's /usr read-only, a synthesised /etc with nothing of the host's users, everything else
- * empty, writable and thrown away. */
+/* The `host` image: nothing to download. The host's /usr read-only, a synthesised /etc with nothing
+ * of the host's users, everything else empty, writable and thrown away. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,8 +18,10 @@ struct image_host {
 	char resolver[4096];
 };
 
-/* Furnishes `store`; ret->entries point into it. With `network` the host's resolver settings and service names come along. */
-int image_host(struct image_host *store, uid_t uid, gid_t gid, bool network, struct rootfs *ret, struct err *e);
+/* Furnishes `store`; ret->entries point into it. With `network` the host's resolver settings and
+ * service names come along. */
+int image_host(struct image_host *store, uid_t uid, gid_t gid, bool network, struct rootfs *ret,
+	       struct err *e);
 /* "root", "user", "nobody" of the synthesised /etc/passwd. 0, or -1 when there is no such name. */
 int image_host_user(const char *name, uid_t *ret_uid, gid_t *ret_gid);
 /* HOME of a uid in the host image. */

@@ -9,7 +9,8 @@
 int main(int argc, char **argv)
 {
 	/* A caller may start us with 0, 1 or 2 closed; nothing of ours may then land there. */
-	for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0 && fd <= STDERR_FILENO; fd = dup(fd))
+	for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0 && fd <= STDERR_FILENO;
+	     fd = dup(fd))
 		;
 	if (argc > 0) {
 		cli_title.argv = argv;

@@ -1,9 +1,9 @@
-/* Where the program keeps things. The choice is made anew at each call: it costs a few stat calls and depends on
- * the environment only.
+/* Where the program keeps things. The choice is made anew at each call: it costs a few stat calls
+ * and depends on the environment only.
  *
- * What may go wrong: /tmp is everybody's. The fallback /tmp/cloche-UID may have been made by somebody else, as a
- * directory, a link or a file; it is opened without following a link and judged through the descriptor, never by
- * name, and a stranger's is refused. */
+ * What may go wrong: /tmp is everybody's. The fallback /tmp/cloche-UID may have been made by
+ * somebody else, as a directory, a link or a file; it is opened without following a link and judged
+ * through the descriptor, never by name, and a stranger's is refused. */
 #include "state/dirs.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ struct state_row {
 	const char *name;
 	const char *xdg;  /* the variable that names the base */
 	const char *home; /* the base below HOME when it does not; NULL: not below HOME */
-	mode_t forbid;    /* mode bits that the directory must not have */
+	mode_t forbid;	  /* mode bits that the directory must not have */
 };
 
 static const struct state_row rows[] = {
@@ -42,16 +42,21 @@ const char *state_dir_name(enum state_dir which)
 static int join(char dst[STATE_PATH_MAX], const char *base, const char *name, struct err *e)
 {
 	if (path_join(dst, STATE_PATH_MAX, base, name) < 0)
-		return err_set(e, ERR_USAGE, "the path of the %s directory is too long: shorten the variable that names it", name);
+		return err_set(
+			e, ERR_USAGE,
+			"the path of the %s directory is too long: shorten the variable that names it",
+			name);
 	return 0;
 }
 
-/* A base of the runtime directory counts when it is a directory of ours; a link or a stranger's does not. */
+/* A base of the runtime directory counts when it is a directory of ours; a link or a stranger's
+ * does not. */
 static bool base_is_ours(const char *path)
 {
 	struct stat st;
 
-	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 0022);
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	       !(st.st_mode & 0022);
 }
 
 static int runtime_path(char ret[STATE_PATH_MAX], struct err *e)
@@ -81,7 +86,10 @@ static int below_home(const struct state_row *row, char ret[STATE_PATH_MAX], str
 		home = pw ? pw->pw_dir : NULL;
 	}
 	if (!home || home[0] != '/')
-		return err_set(e, ERR_MISSING, "no place for the %s directory: HOME is not set; set HOME or CLOCHE_HOME", row->name);
+		return err_set(
+			e, ERR_MISSING,
+			"no place for the %s directory: HOME is not set; set HOME or CLOCHE_HOME",
+			row->name);
 	if (join(dir, home, row->home, e) < 0)
 		return -1;
 	return join(ret, dir, "cloche", e);
@@ -94,7 +102,9 @@ int state_path(enum state_dir which, char ret[STATE_PATH_MAX], struct err *e)
 
 	if (all && all[0]) {
 		if (all[0] != '/')
-			return err_set(e, ERR_USAGE, "CLOCHE_HOME must be an absolute path, and is \"%.200s\"", all);
+			return err_set(e, ERR_USAGE,
+				       "CLOCHE_HOME must be an absolute path, and is \"%.200s\"",
+				       all);
 		return join(ret, all, row->name, e);
 	}
 	if (which == STATE_RUNTIME)
@@ -102,7 +112,8 @@ int state_path(enum state_dir which, char ret[STATE_PATH_MAX], struct err *e)
 	return below_home(row, ret, e);
 }
 
-/* mkdir -p. Links are followed on the way: ~/.local may well be one, and all of it is the caller's own choice. */
+/* mkdir -p. Links are followed on the way: ~/.local may well be one, and all of it is the caller's
+ * own choice. */
 static int make_parents(const char *path)
 {
 	char part[STATE_PATH_MAX];
@@ -131,11 +142,14 @@ static int judge(int fd, const struct state_row *row, const char *path, struct e
 	if (fstat(fd, &st) < 0)
 		return err_sys(e, "%s directory %s", row->name, path);
 	if (st.st_uid != geteuid())
-		return err_set(e, ERR_REFUSED, "%s directory %s belongs to uid %u, not to you: remove it, or set CLOCHE_HOME",
-			       row->name, path, (unsigned)st.st_uid);
+		return err_set(
+			e, ERR_REFUSED,
+			"%s directory %s belongs to uid %u, not to you: remove it, or set CLOCHE_HOME",
+			row->name, path, (unsigned)st.st_uid);
 	if (st.st_mode & row->forbid)
-		return err_set(e, ERR_REFUSED, "%s directory %s is open to others (mode %03o): chmod 700 %s", row->name, path,
-			       (unsigned)(st.st_mode & 0777), path);
+		return err_set(e, ERR_REFUSED,
+			       "%s directory %s is open to others (mode %03o): chmod 700 %s",
+			       row->name, path, (unsigned)(st.st_mode & 0777), path);
 	return 0;
 }
 
@@ -157,8 +171,10 @@ int state_open(enum state_dir which, bool make, struct err *e)
 	if (fd < 0 && errno == ENOENT)
 		return err_set(e, ERR_MISSING, "there is no %s directory %s", row->name, path);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
-		return err_set(e, ERR_REFUSED, "%s directory %s is a link or no directory: remove it, or set CLOCHE_HOME", row->name,
-			       path);
+		return err_set(
+			e, ERR_REFUSED,
+			"%s directory %s is a link or no directory: remove it, or set CLOCHE_HOME",
+			row->name, path);
 	if (fd < 0)
 		return err_sys(e, "%s directory %s", row->name, path);
 	if (judge(fd, row, path, e) < 0)

@@ -1,11 +1,13 @@
 /* Owners' directories: made under a lock, removed by whoever finds the lock free.
  *
- * Two races are closed here. Between mkdir and flock a sweeper could take a new directory for a dead one: it leaves
- * alone what its name says a living process made, and a maker that can't be seen (another pid namespace) finds
- * after locking that the name no longer leads to its directory, and makes another. Between the sweeper's look and
- * its removal nobody can take the directory, because it holds the lock itself.
+ * Two races are closed here. Between mkdir and flock a sweeper could take a new directory for a
+ * dead one: it leaves alone what its name says a living process made, and a maker that can't be
+ * seen (another pid namespace) finds after locking that the name no longer leads to its directory,
+ * and makes another. Between the sweeper's look and its removal nobody can take the directory,
+ * because it holds the lock itself.
  *
- * Removal is bounded in entries and in depth: a directory grown beyond that goes over several sweeps. */
+ * Removal is bounded in entries and in depth: a directory grown beyond that goes over several
+ * sweeps. */
 #include "state/owner.h"
 
 #include <dirent.h>
@@ -27,7 +29,8 @@
 #define REMOVE_DEPTH 16
 #define REMOVE_ENTRIES 65536
 
-/* Start time of a process in clock ticks since boot: field 22 of proc_pid_stat(5). 0 when there is no such process. */
+/* Start time of a process in clock ticks since boot: field 22 of proc_pid_stat(5). 0 when there is
+ * no such process. */
 static uint64_t start_time(pid_t pid)
 {
 	char path[64], buf[2048], *p;
@@ -35,7 +38,8 @@ static uint64_t start_time(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	if (fd_read_file_at(AT_FDCWD, path, buf, sizeof(buf)) < 0)
 		return 0;
-	/* The name in field 2 may hold anything, brackets and spaces too: count from the last bracket. */
+	/* The name in field 2 may hold anything, brackets and spaces too: count from the last
+	 * bracket. */
 	p = strrchr(buf, ')');
 	for (int field = 2; p && field < 22; field++) {
 		p = strchr(p, ' ');
@@ -52,7 +56,8 @@ static bool parse_name(const char *name, pid_t *ret_pid, uint64_t *ret_start)
 	unsigned long long start = 0;
 	unsigned n = 0;
 
-	if (sscanf(name, "owner-%9d-%19llu.%3u%n", &pid, &start, &n, &used) < 3 || name[used] != '\0' || pid <= 0)
+	if (sscanf(name, "owner-%9d-%19llu.%3u%n", &pid, &start, &n, &used) < 3 ||
+	    name[used] != '\0' || pid <= 0)
 		return false;
 	*ret_pid = pid;
 	*ret_start = start;
@@ -62,14 +67,16 @@ static bool parse_name(const char *name, pid_t *ret_pid, uint64_t *ret_start)
 /* Takes the lock and makes sure that the name still leads to what is locked. */
 static int take(int runtime_fd, const char *name)
 {
-	_cleanup_fd_ int fd = openat(runtime_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_fd_ int fd =
+		openat(runtime_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat held, named;
 
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return -1;
 	if (fstat(fd, &held) < 0 || fstatat(runtime_fd, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
 		return -1;
-	if (held.st_dev != named.st_dev || held.st_ino != named.st_ino || held.st_uid != geteuid()) {
+	if (held.st_dev != named.st_dev || held.st_ino != named.st_ino ||
+	    held.st_uid != geteuid()) {
 		errno = ESTALE;
 		return -1;
 	}
@@ -87,7 +94,8 @@ int state_owner_open(struct state_owner *ret, struct err *e)
 		char name[sizeof(ret->name)];
 		int fd;
 
-		snprintf(name, sizeof(name), "owner-%d-%llu.%u", (int)getpid(), (unsigned long long)start, i);
+		snprintf(name, sizeof(name), "owner-%d-%llu.%u", (int)getpid(),
+			 (unsigned long long)start, i);
 		if (mkdirat(runtime_fd, name, 0700) < 0) {
 			if (errno == EEXIST)
 				continue;
@@ -101,8 +109,10 @@ int state_owner_open(struct state_owner *ret, struct err *e)
 		ret->runtime_fd = fd_steal(&runtime_fd);
 		return 0;
 	}
-	return err_set(e, ERR_SYS, "can't make a directory of our own in the runtime directory: %d names are taken; run: cloche gc",
-		       OWNER_TRIES);
+	return err_set(
+		e, ERR_SYS,
+		"can't make a directory of our own in the runtime directory: %d names are taken; run: cloche gc",
+		OWNER_TRIES);
 }
 
 /* Empties an open directory. Takes the descriptor. */
@@ -127,11 +137,15 @@ static int empty(int fd, dev_t dev, unsigned depth, unsigned *left)
 			continue;
 		if (errno == EISDIR || errno == EPERM) {
 			struct stat st;
-			int sub = depth == 0 ? -1 : openat(dirfd(d), ent->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			int sub = depth == 0
+					  ? -1
+					  : openat(dirfd(d), ent->d_name,
+						   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 			/* Something mounted there is not ours to empty. */
 			if (sub >= 0 && fstat(sub, &st) == 0 && st.st_dev == dev) {
-				if (empty(sub, dev, depth - 1, left) == 0 && unlinkat(dirfd(d), ent->d_name, AT_REMOVEDIR) == 0)
+				if (empty(sub, dev, depth - 1, left) == 0 &&
+				    unlinkat(dirfd(d), ent->d_name, AT_REMOVEDIR) == 0)
 					continue;
 			} else {
 				fd_close(&sub);
@@ -152,7 +166,8 @@ static int remove_held(int runtime_fd, const char *name, int fd)
 
 	if (fstat(fd, &st) < 0)
 		return -1;
-	/* A description of its own: readdir moves the position, and closedir must not take the lock away. */
+	/* A description of its own: readdir moves the position, and closedir must not take the lock
+	 * away. */
 	again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (again < 0 || empty(again, st.st_dev, REMOVE_DEPTH, &left) < 0)
 		return -1;

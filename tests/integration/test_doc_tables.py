@@ -39,7 +39,7 @@ def test_refused_mounts():
 def test_groups_of_system_calls(group):
     policy = (SRC / "box" / "seccomp_policy.c").read_text(encoding="utf-8")
     want = set()
-    for strings in re.findall(r"\{ " + group + r', ((?:"[^"]*"\s*)+)\}', policy):
+    for strings in re.findall(r"\{ " + group + r',\s+((?:"[^"]*"\s*)+)\}', policy):
         want |= set(" ".join(re.findall(r'"([^"]*)"', strings)).split())
     text = (DOCS / "SECCOMP.md").read_text(encoding="utf-8")
     part = re.search(r"<!-- group: " + group + r" -->\n(.*?)\n\n", text, re.S)[1]
