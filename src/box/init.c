@@ -52,7 +52,7 @@ static void mark(struct init *in, enum box_mark m)
 /* A clone holds all that cloche holds: the other ends of the pipes, whatever the caller leaked. All
  * of it goes, but what is named here and the caller's 0-2, which go once the command runs (until
  * then they keep our own numbers above 2). */
-static void init_close_foreign(const struct init_args *a)
+static int init_close_foreign(const struct init_args *a, struct err *e)
 {
 	unsigned keep[4 + PLAN_SOURCES_MAX], n = 0, from = 3;
 
@@ -69,12 +69,15 @@ static void init_close_foreign(const struct init_args *a)
 		for (unsigned i = 1; i < n; i++)
 			if (keep[i] < keep[least])
 				least = i;
-		if (keep[least] > from)
-			sys_close_range(from, keep[least] - 1);
+		if (keep[least] > from && sys_close_range(from, keep[least] - 1) < 0)
+			return err_sys(e,
+				       "close what the box must not hold (close_range, Linux 5.9)");
 		from = keep[least] + 1;
 		keep[least] = keep[--n];
 	}
-	sys_close_range(from, ~0U);
+	if (sys_close_range(from, ~0U) < 0)
+		return err_sys(e, "close what the box must not hold (close_range, Linux 5.9)");
+	return 0;
 }
 
 /* Dispositions that the caller had set to ignore outlast clone and exec (signal(7)): a command must
@@ -207,6 +210,8 @@ static int init_build(struct init *in, struct err *e)
 	struct init_args *a = in->a;
 	bool own_net = a->spec->network == BOX_NET_NONE;
 
+	if (init_close_foreign(a, e) < 0)
+		return err_at(e, STAGE_NAMESPACE);
 	if (own_net && netns_start(&in->net, e) < 0)
 		return err_at(e, STAGE_NETWORK);
 	init_alive(in);
@@ -361,7 +366,6 @@ _Noreturn void init_main(struct init_args *a)
 			    .tty_master = -1,
 			    .tty_slave = -1 };
 	mark(&in, MARK_CHILD);
-	init_close_foreign(a);
 	init_signals();
 	umask(0);
 	if (init_build(&in, &in.msg.err) < 0 || init_start(&in, &in.msg.err) < 0) {

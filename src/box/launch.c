@@ -2,8 +2,9 @@
  *
  *   parent                                   child (init.c)
  *   plan, pipes, socket
- *   clone3 (all namespaces but one) -------> helper for the network namespace (netns.h); ids, file
- * system cgroup made, set, read back, GO ------> enters both; cgroup namespace, locks, command
+ *   clone3 (all namespaces but one) -------> ALIVE; a helper for the network namespace (netns.h)
+ *                                            ids, file system
+ *   cgroup made, set, read back, GO -------> enters both; locks, command
  *   watch <--------------------------------- STARTED (listener), ENDED
  *   judge
  *

@@ -1,9 +1,9 @@
 /* Limits: a ladder of rungs; the first that works is used, and the outcome says which one held each
- *limit.
+ * limit.
  *
  * A rung is a row of functions (struct limits_rung) in limits.c. cgroup v1 and `supervised` stand;
- *the others have their name in the list of rungs, so that reports and doctor can say that they were
- *not tried. Every value is read back from the kernel; nothing is assumed.
+ * the others have their name in the list of rungs, so that reports and doctor can say that they
+ *were not tried. Every value is read back from the kernel; nothing is assumed.
  *
  * Order in a start:
  *	parent				child (cloned already, building its mounts)
@@ -15,9 +15,9 @@
  *	poll event_fd / limits_period_ms -> limits_check; once more when the box has ended
  *	limits_usage, limits_close
  * The child enters by itself because the kernel moves a single task that names itself ("0" to
- *`tasks`) without waiting, while a move by anybody else waits for an RCU grace period first: 25 us
- *against 7-11 ms on an idle machine. A child that wants a cgroup namespace whose root is its own
- *group unshares it after limits_enter. */
+ * `tasks`) without waiting, while a move by anybody else waits for an RCU grace period first: 25 us
+ * against 7-11 ms on an idle machine. A child that wants a cgroup namespace whose root is its own
+ * group unshares it after limits_enter. */
 #pragma once
 
 #include <stdbool.h>

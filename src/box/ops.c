@@ -2,7 +2,7 @@
  *
  * The new root is mounted over some existing directory ("the stage"), furnished from inside, and
  * becomes the root by pivot_root(".", "."); then the old root, now below it, is detached.
- * Everything of the host is opened before, so the stage may cover it.
+ * What the caller named is opened before, so the stage may cover it; no stage covers a system path.
  *
  * Two ways to reach a place in the new root. Where every component is of our own making (the host
  * image's skeleton, /dev, /proc) a relative path from the new root is safe and cheapest. Where the

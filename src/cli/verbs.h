@@ -1,8 +1,8 @@
 /* The verbs of the program, and what every verb's front door shares: parsing with help and usage
- *errors, and one line of complaint.
+ * errors, and one line of complaint.
  *
  * A verb is a `const struct opt_verb` in its own file, listed in verbs.c. Its run() starts like
- *this:
+ * this:
  *
  *	int rc = cli_parse(&cli_gc_verb, argc, argv, on_option, &ctx, &rest);
  *	if (rc >= 0)

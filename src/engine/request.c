@@ -244,7 +244,6 @@ static int prepare(const struct request *r, struct prepared *p, struct err *e)
 
 	memset(s, 0, sizeof(*s));
 	p->n_env = p->n_notes = p->n_kept = 0;
-	buf_init(&p->text, 4 * MIB);
 	s->argv = r->argv;
 	s->hostname = "cloche";
 	if (mount_check_init(&p->mounts, e) < 0 || prepare_profile(r, s, e) < 0 ||

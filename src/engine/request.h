@@ -40,8 +40,6 @@ struct prepared {
 			    first page costs six calls */
 	size_t n_kept;
 	char store[4096];
-	struct buf text; /* heap for generated strings; a spec's strings never move once
-			    request_prepare returned */
 	char notes[8][320];
 	size_t n_notes;
 };

@@ -1,15 +1,16 @@
 /* The program's own directories, per user: the store (what is kept), the runtime directory (what
- *belongs to running processes) and the configuration. `cloche run` makes the store alone, and runs
- *without it when it can't; nothing here is made before somebody asks for it.
+ * belongs to running processes) and the configuration. `cloche run` makes the store alone, and runs
+ * without it when it can't; nothing here is made before somebody asks for it.
  *
  *	           CLOCHE_HOME set        else
  *	store      $CLOCHE_HOME/store     $XDG_DATA_HOME/cloche, or ~/.local/share/cloche
- *	runtime    $CLOCHE_HOME/runtime   $XDG_RUNTIME_DIR/cloche, or /run/user/UID/cloche, or
- * /tmp/cloche-UID config     $CLOCHE_HOME/config    $XDG_CONFIG_HOME/cloche, or ~/.config/cloche
+ *	runtime    $CLOCHE_HOME/runtime   $XDG_RUNTIME_DIR/cloche, or /run/user/UID/cloche,
+ *	                                  or /tmp/cloche-UID
+ *	config     $CLOCHE_HOME/config    $XDG_CONFIG_HOME/cloche, or ~/.config/cloche
  *
  * A relative XDG variable is ignored, as its specification asks; a relative CLOCHE_HOME is refused.
- *A runtime base that is not a directory of the caller's own (su and sudo leave another user's
- *behind) is passed over. */
+ * A runtime base that is not a directory of the caller's own (su and sudo leave another user's
+ * behind) is passed over. */
 #pragma once
 
 #include <stdbool.h>
