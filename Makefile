@@ -3,6 +3,7 @@
 #   make               build/cloche, static                  make bench        how fast it starts, against others
 #   make demo          build it and run code in a box        make fuzz         every fuzzer for FUZZ_SECONDS
 #   make test          everything, on a fresh machine        make analyze      a static analyser over the sources
+#   make sanitize      the suites against a program with address and undefined-behaviour sanitizers
 #   make check-style   sizes, layers, banned calls, docs     make test-long    the same on a fresh root file system
 #   make install PREFIX=/usr/local DESTDIR=                  make clean
 #
@@ -18,7 +19,7 @@ ASAN := ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=
 SAN := -Db_sanitize=address,undefined -Db_lundef=false
 
 .NOTPARALLEL:
-.PHONY: all demo test test-long unit unit-clang suite check-style analyze fuzz bench install clean
+.PHONY: all demo test test-long unit unit-clang sanitize suite check-style analyze fuzz bench install clean
 
 all: $(B)/build.ninja
 	@ninja -C $(B) --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
@@ -48,6 +49,10 @@ unit-clang: $(B)/test-clang/build.ninja
 	@echo "== unit tests, clang with address and undefined-behaviour sanitizers"
 	@ninja -C $(B)/test-clang --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
 	@$(ASAN) $(MESON) test -C $(B)/test-clang --no-rebuild --print-errorlogs -t 5
+# SANITIZE=tests/... narrows it.
+sanitize: unit-clang
+	@echo "== the suites against the sanitized program"
+	@$(ASAN) CLOCHE=$(B)/test-clang/src/prog/cloche PYTHON=$(PYTHON) tests/run $(or $(SANITIZE),tests/integration tests/security)
 $(B)/test/build.ninja:
 	@tools/deps test
 	@mkdir -p $(B) && $(SETUP) -Dtests=true -Dbuildtype=debugoptimized $(B)/test >/dev/null
@@ -59,7 +64,8 @@ suite: all
 	@PYTHON=$(PYTHON) tests/run $(TESTS)
 check-style: all
 	@$(PYTHON) tools/check-style $(B)/cloche
-test-long: test fuzz
+test-long: test fuzz sanitize
+	@bench/many --at-once 1000 --in-a-row 10000
 	@CLOCHE_KILLS=1000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py
 	@tools/fresh-root
 

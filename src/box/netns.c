@@ -42,7 +42,7 @@ static int helper(void *arg)
 {
 	struct netns *n = arg;
 
-	_exit(netns_make(n, &n->fd, &n->err) < 0);
+	return netns_make(n, &n->fd, &n->err) < 0;
 }
 
 int netns_start(struct netns *n, struct err *e)

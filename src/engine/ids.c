@@ -89,9 +89,7 @@ static const char *passwd_field(const char *line, unsigned n)
 	return line;
 }
 
-/* Finds "name:" in a passwd file of a root file system. */
-static int passwd_find(const char *text, const char *name, uid_t *uid, gid_t *gid, char *home,
-		       size_t cap)
+int ids_passwd(const char *text, const char *name, uid_t *uid, gid_t *gid, char *home, size_t cap)
 {
 	size_t n = strlen(name);
 
@@ -129,7 +127,7 @@ static int user_of_rootfs(struct box_spec *s, const char *name, char *home, size
 		n = fd_read_file_at(AT_FDCWD, path, text, PASSWD_MAX);
 	}
 	if (n >= 0)
-		r = passwd_find(text, name, &s->uid, &s->gid, home, cap);
+		r = ids_passwd(text, name, &s->uid, &s->gid, home, cap);
 	free(text);
 	return r < 0 ? err_set(e, ERR_USAGE,
 			       "--user %.60s: no such user in %.200s; give UID or UID:GID", name,

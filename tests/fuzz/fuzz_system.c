@@ -1,0 +1,85 @@
+/* Fuzzes what is read from files of the system and of a root file system: mountinfo, passwd, id maps, cpu views. No text may crash a reader,
+ * and what it takes from the text is within bounds.
+ *
+ * Input: one byte that chooses the reader, then the file. tools/fuzz builds and runs it. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/mountinfo.h"
+#include "box/views.h"
+#include "engine/ids.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_mountinfo(const char *text, size_t size)
+{
+	static int file = -1;
+	struct mountinfo m;
+	char path[32];
+
+	if (file < 0)
+		file = memfd_create("mountinfo", 0);
+	if (file < 0 || ftruncate(file, 0) < 0 || pwrite(file, text, size, 0) != (ssize_t)size)
+		return;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	if (mountinfo_open(&m, path) < 0)
+		abort();
+	while (mountinfo_next(&m))
+		if (strnlen(m.target, sizeof(m.target)) == sizeof(m.target) || strnlen(m.type, sizeof(m.type)) == sizeof(m.type))
+			abort();
+	mountinfo_close(&m);
+}
+
+static void read_passwd(const char *text)
+{
+	char home[32] = "";
+	uid_t uid = 7;
+	gid_t gid = 7;
+
+	if (ids_passwd(text, "node", &uid, &gid, home, sizeof(home)) < 0) {
+		if (uid != 7 || gid != 7 || home[0])
+			abort();
+	} else if ((home[0] && home[0] != '/') || strchr(home, ':') || strchr(home, '\n') || uid == (uid_t)-1 || gid == (gid_t)-1) {
+		abort();
+	}
+}
+
+static void cut_views(char *text, size_t size, unsigned cpus)
+{
+	char *copy = malloc(size + 1);
+
+	memcpy(copy, text, size + 1);
+	if (views_cut_cpuinfo(text, size, cpus) > size || views_cut_stat(copy, size, cpus) > size)
+		abort();
+	free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text;
+
+	if (size == 0)
+		return 0;
+	text = malloc(size);
+	memcpy(text, data + 1, size - 1);
+	text[size - 1] = '\0';
+	switch (data[0] % 4) {
+	case 0:
+		read_mountinfo(text, size - 1);
+		break;
+	case 1:
+		read_passwd(text);
+		break;
+	case 2:
+		(void)ids_outer(text);
+		break;
+	default:
+		cut_views(text, size - 1, data[0] / 4);
+	}
+	free(text);
+	return 0;
+}

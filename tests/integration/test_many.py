@@ -1,0 +1,34 @@
+"""Many boxes at once and in a row: each is well, and the kernel gets everything back (bench/many is the measure; `make test-long` runs it with
+1,000 and 10,000)."""
+import json
+import subprocess
+import sys
+
+import boxlib
+
+
+def test_no_leak(tmp_path):
+    said = tmp_path / "many.json"
+    r = subprocess.run([sys.executable, boxlib.ROOT / "bench" / "many", "--at-once", "100", "--in-a-row", "300", "--cloche", boxlib.CLOCHE,
+                        "--json", said], capture_output=True, text=True, timeout=600, env=boxlib.base_env(), check=False)
+    assert r.returncode == 0, r
+    found = json.loads(said.read_text())
+    assert found["at once"]["boxes"] == 100 and found["at once"]["grew"]["processes"] >= 200, found
+    assert found["in a row"]["boxes"] == 300, found
+
+
+def test_policies_do_not_mix(ws):
+    """Forty boxes alive at once under four policies: each has its own and none of another's."""
+    (ws / "seen").write_text("shared")
+    script = 'echo "$WHO"; cat /workspace/seen 2>/dev/null; echo .; touch /usr/x 2>/dev/null || echo ro; touch /x 2>/dev/null && echo root; ' \
+             '[ $(ulimit -n) = 64 ] && echo few; cat /proc/sys/kernel/hostname'
+    policies = [
+        (("-e", "WHO=plain"), "plain\n.\nro\nroot\ncloche\n"),
+        (("-e", "WHO=shares", "--workspace", ws), "shares\nshared.\nro\nroot\ncloche\n"),
+        (("-e", "WHO=fixed", "--read-only"), "fixed\n.\nro\ncloche\n"),
+        (("-e", "WHO=few", "--open-files", "64"), "few\n.\nro\nroot\nfew\ncloche\n"),
+    ]
+    started = [(boxlib.start(*policies[i % 4][0], "sh", "-c", script), policies[i % 4][1]) for i in range(40)]
+    for p, expected in started:
+        out, err = p.communicate(timeout=boxlib.HANG)
+        assert (p.returncode, out.decode(), boxlib.without_rung(err)) == (0, expected, b"")
