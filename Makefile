@@ -16,6 +16,8 @@ B := build
 # Flags of the caller's shell are for other programs; ours are in meson.build.
 SETUP := env -u CFLAGS -u LDFLAGS -u CPPFLAGS $(MESON) setup
 ASAN := ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+# Signals that tests send are for the program.
+ASAN_SUITE := $(subst halt_on_error=1 U,halt_on_error=1:handle_segv=0:handle_abort=0 U,$(ASAN))
 SAN := -Db_sanitize=address,undefined -Db_lundef=false
 
 .NOTPARALLEL:
@@ -52,7 +54,7 @@ unit-clang: $(B)/test-clang/build.ninja
 # SANITIZE=tests/... narrows it.
 sanitize: unit-clang
 	@echo "== the suites against the sanitized program"
-	@$(ASAN) CLOCHE=$(B)/test-clang/src/prog/cloche PYTHON=$(PYTHON) tests/run $(or $(SANITIZE),tests/integration tests/security)
+	@$(ASAN_SUITE) CLOCHE=$(B)/test-clang/src/prog/cloche PYTHON=$(PYTHON) tests/run $(or $(SANITIZE),tests/integration tests/security)
 $(B)/test/build.ninja:
 	@tools/deps test
 	@mkdir -p $(B) && $(SETUP) -Dtests=true -Dbuildtype=debugoptimized $(B)/test >/dev/null

@@ -112,7 +112,7 @@ static int command_child(void *arg)
 	if (command_prepare(c, c->e) == 0)
 		command_exec(c->spec, c->e);
 	err_at(c->e, STAGE_COMMAND);
-	_exit(127);
+	return 127;
 }
 
 int command_spawn(const struct box_spec *spec, const int stdio[3], bool tty, pid_t *ret,

@@ -9,7 +9,6 @@
 
 #include "base/fd.h"
 
-#define ENV_FILE_MAX (1 << 20)
 #define ENV_VALUE_MAX (128 << 10) /* the kernel's limit for one string of execve(2) */
 
 const char *env_keep(struct prepared *p, const char *s)
@@ -130,20 +129,17 @@ int env_file_text(struct prepared *p, const char *path, char *text, size_t len, 
 
 static int env_file(struct prepared *p, const char *path, struct err *e)
 {
-	char *text = malloc(ENV_FILE_MAX);
+	struct env_text *t = malloc(sizeof(*t));
 	ssize_t n;
 
-	if (!text)
+	if (!t)
 		return err_set(e, ERR_SYS, "out of memory for --env-file");
-	n = fd_read_file_at(AT_FDCWD, path, text, ENV_FILE_MAX);
-	if (n < 0) {
-		err_sys(e, "--env-file %.200s", path);
-		free(text);
-		return -1;
-	}
-	return env_file_text(p, path, text, (size_t)n,
-			     e); /* NOLINT(clang-analyzer-unix.Malloc): its pairs point into the
-				    text for good */
+	t->next = p->env_texts;
+	p->env_texts = t;
+	n = fd_read_file_at(AT_FDCWD, path, t->text, sizeof(t->text));
+	if (n < 0)
+		return err_sys(e, "--env-file %.200s", path);
+	return env_file_text(p, path, t->text, (size_t)n, e);
 }
 
 static int env_fmt(struct prepared *p, struct err *e, const char *name, const char *head,

@@ -28,6 +28,14 @@ struct request {
 	char *const *argv;
 };
 
+enum { ENV_FILE_MAX = 1 << 20 };
+
+/* The text of an --env-file, which its pairs point into for good. */
+struct env_text {
+	struct env_text *next;
+	char text[ENV_FILE_MAX];
+};
+
 /* What a spec points into. Large: keep it static. */
 struct prepared {
 	struct box_spec spec;
@@ -36,6 +44,7 @@ struct prepared {
 	struct box_mount rootfs;
 	const char *env[BOX_ENV_MAX + 1];
 	size_t n_env;
+	struct env_text *env_texts;
 	char kept[1024]; /* the usual strings of env_keep: an ordinary start needs no heap, whose
 			    first page costs six calls */
 	size_t n_kept;

@@ -67,7 +67,8 @@ class Result:
 
 def base_env():
     """A caller's usual environment, without anything that would move cloche's directories or change its words."""
-    keep = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+    keep = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
+            "ASAN_OPTIONS", "UBSAN_OPTIONS")
     env = {k: v for k, v in os.environ.items() if k in keep}
     env["LANG"] = "C.UTF-8"
     return env
