@@ -145,7 +145,7 @@ static int init_limits(struct init *in, const struct init_order *o, int *fds, si
 {
 	struct init_args *a = in->a;
 
-	a->kernel_limits = o->kernel_limits;
+	a->held = o->held;
 	if (o->enter > n || limits_enter(fds, o->enter, e) < 0)
 		return err_at(e, STAGE_LIMITS);
 	in->n_leave = n - o->enter;
@@ -154,7 +154,7 @@ static int init_limits(struct init *in, const struct init_order *o, int *fds, si
 		err_sys(e, "make a cgroup namespace");
 		return err_at(e, STAGE_NAMESPACE);
 	}
-	return limits_inside(a->spec, a->kernel_limits, e) < 0 ? err_at(e, STAGE_LIMITS) : 0;
+	return limits_inside(a->spec, a->held, e) < 0 ? err_at(e, STAGE_LIMITS) : 0;
 }
 
 /* The limits, made by cloche meanwhile. */
@@ -188,11 +188,11 @@ static int init_terminal(struct init *in, struct err *e)
 static int init_locks(struct init *in, struct err *e)
 {
 	const struct init_args *a = in->a;
+	bool memory = a->held >> LIMIT_MEMORY & 1;
 
 	if (locks_caps(a->spec->cap_keep, e) < 0 || locks_landlock(&in->msg.landlock_abi, e) < 0)
 		return -1;
-	return locks_seccomp(a->code[a->kernel_limits], a->code_len[a->kernel_limits],
-			     &in->listener, e);
+	return locks_seccomp(a->code[memory], a->code_len[memory], &in->listener, e);
 }
 
 /* Tells cloche that init runs. A clone begins on its parent's cpu and waits there as long as the

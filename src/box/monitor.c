@@ -47,6 +47,8 @@ static void kill_box(struct live *b)
 {
 	if (b->pidfd >= 0)
 		sys_pidfd_send_signal(b->pidfd, SIGKILL);
+	if (b->limits_open)
+		limits_kill(&b->limits);
 }
 
 static void send_signal(struct live *b, int sig)
@@ -138,7 +140,7 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 		return;
 	}
 	if (notify_start(&b->notify, fds[0], b->pidfd, b->pid, b->spec,
-			 &b->request[b->limits.rung->kernel], &e) < 0) {
+			 &b->request[limits_held(&b->limits, LIMIT_MEMORY)], &e) < 0) {
 		err_at(&e, STAGE_LOCKS);
 		monitor_failed(b, &e);
 		return;
@@ -217,7 +219,7 @@ static bool on_order(struct live *b, const struct box_io *io)
 		take_marks(b, &m);
 		/* Nobody waits for the kernel to take the namespaces down, unless a cgroup could
 		 * only go then, or nobody else would reap. */
-		if (!m.left || b->reaps) {
+		if (!m.left || b->born || b->reaps) {
 			fd_close(&b->order);
 			reap(b);
 		}
@@ -307,8 +309,8 @@ static void poll_set(struct live *b, struct pollfd p[P_N])
 {
 	p[P_ORDER] = (struct pollfd){ .fd = b->order, .events = POLLIN };
 	p[P_SIGNALS] = (struct pollfd){ .fd = b->signals, .events = POLLIN };
-	p[P_LIMITS] =
-		(struct pollfd){ .fd = b->started ? b->limits.event_fd : -1, .events = POLLIN };
+	p[P_LIMITS] = (struct pollfd){ .fd = b->started ? b->limits.event_fd : -1,
+				       .events = b->limits.event_mask };
 	for (int i = 0; i < 3; i++)
 		relay_poll(&b->relays[i], &p[P_STREAMS + 2 * i]);
 }
@@ -402,10 +404,16 @@ static void judge_usage(struct live *b)
 	}
 	if (!b->started)
 		return;
-	u->cpu_user_us = b->cpu_user_us;
-	u->cpu_sys_us = b->cpu_sys_us;
-	u->read_bytes = b->in_bytes;
-	u->written_bytes = b->out_bytes;
+	/* Init's account is of the command's processes alone; where it could give none, the group's
+	 * is whole, if there is one. */
+	if (b->ended || u->cpu_user_us == UINT64_MAX) {
+		u->cpu_user_us = b->cpu_user_us;
+		u->cpu_sys_us = b->cpu_sys_us;
+	}
+	if (b->ended || u->read_bytes == UINT64_MAX) {
+		u->read_bytes = b->in_bytes;
+		u->written_bytes = b->out_bytes;
+	}
 	if (u->memory_peak == UINT64_MAX || u->memory_peak < b->maxrss)
 		u->memory_peak = b->maxrss;
 }

@@ -59,6 +59,7 @@ struct box_limits {
 	uint64_t memory;	/* bytes; default 512 MiB */
 	uint64_t pids;		/* processes and threads; default 256 */
 	double cpus;		/* 0: none */
+	unsigned io_weight;	/* 1 to 10000; 0: not asked */
 	uint64_t timeout_us;	/* 0: none. Starts when the command starts */
 	uint64_t kill_after_us; /* 0: SIGKILL at the deadline; else TERM first, KILL this much later
 				 */

@@ -148,10 +148,10 @@ START_TEST(group_names)
 					   "cloche-0-1", "cloche-99999999999-1", "cloche-1-12345678901", "", "xcloche-1-1" };
 	pid_t pid = 0;
 
-	ck_assert(cg1_is_ours("cloche-123-0", &pid));
+	ck_assert(group_is_ours("cloche-123-0", &pid));
 	ck_assert_int_eq(pid, 123);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		ck_assert_msg(!cg1_is_ours(bad[i], &pid), "%s", bad[i]);
+		ck_assert_msg(!group_is_ours(bad[i], &pid), "%s", bad[i]);
 }
 END_TEST
 
