@@ -138,6 +138,11 @@ static int init_life(const struct init_args *a, struct err *e)
 	return 0;
 }
 
+static int init_cgroupns(struct err *e)
+{
+	return unshare(CLONE_NEWCGROUP) < 0 ? err_sys(e, "make a cgroup namespace") : 0;
+}
+
 /* Puts itself into the groups that came with GO (limits.h says why init does so itself), and only
  * then takes its own group for the root of what it sees of them. */
 static int init_limits(struct init *in, const struct init_order *o, int *fds, size_t n,
@@ -150,10 +155,8 @@ static int init_limits(struct init *in, const struct init_order *o, int *fds, si
 		return err_at(e, STAGE_LIMITS);
 	in->n_leave = n - o->enter;
 	memcpy(in->leave, fds + o->enter, in->n_leave * sizeof(fds[0]));
-	if (unshare(CLONE_NEWCGROUP) < 0) {
-		err_sys(e, "make a cgroup namespace");
+	if (!a->plan->own_group && init_cgroupns(e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
-	}
 	return limits_inside(a->spec, a->held, e) < 0 ? err_at(e, STAGE_LIMITS) : 0;
 }
 
@@ -216,6 +219,8 @@ static int init_build(struct init *in, struct err *e)
 		return err_at(e, STAGE_NETWORK);
 	init_alive(in);
 	if (init_ids(a, e) < 0 || init_life(a, e) < 0)
+		return err_at(e, STAGE_NAMESPACE);
+	if (a->plan->own_group && init_cgroupns(e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
 	mark(in, MARK_IDS);
 	if (ops_open_sources(a->plan, e) < 0)

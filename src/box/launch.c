@@ -154,13 +154,17 @@ static void keep_group_right(void)
 
 /* Into its group, where the limits have one ready; where the kernel would not, into cloche's own,
  * and *ret_num says why. */
-static pid_t clone_into(struct sys_clone_args *args, int group, int *ret_num)
+static pid_t clone_into(struct live *b, struct sys_clone_args *args, int *ret_num)
 {
+	int group = b->limits.into;
 	pid_t pid;
 
 	*ret_num = 0;
 	if (group < 0)
 		return sys_clone3(args);
+	/* The child must know which of the two it is; without controllers there is nothing to see.
+	 */
+	b->plan.own_group = group != b->limits.bare;
 	args->flags |= SYS_CLONE_INTO_CGROUP;
 	args->cgroup = (uint64_t)group;
 	pid = sys_clone3(args);
@@ -169,6 +173,7 @@ static pid_t clone_into(struct sys_clone_args *args, int group, int *ret_num)
 	*ret_num = errno;
 	args->flags &= ~SYS_CLONE_INTO_CGROUP;
 	args->cgroup = 0;
+	b->plan.own_group = false;
 	return sys_clone3(args);
 }
 
@@ -188,7 +193,7 @@ static int clone_init(struct live *b, struct err *e)
 		return err_sys(e, "lend uid %u to the box", s->outer_uid);
 	if (lend && b->limits.into >= 0)
 		keep_group_right();
-	b->pid = clone_into(&args, b->limits.into, &displaced);
+	b->pid = clone_into(b, &args, &displaced);
 	if (b->pid == 0)
 		init_main(&b->args);
 	num = errno;

@@ -321,6 +321,10 @@ static int set(struct limits *l, const struct box_limits *want, struct err *e)
 	if (l->rest && l->rest->open(l, want, e) < 0)
 		return -1;
 	l->set = true;
+	if (want->io_weight && !l->state[LIMIT_IO_WEIGHT].enforced && !l->note[0])
+		snprintf(
+			l->note, sizeof(l->note),
+			"--io-weight has no effect here: no io controller with weights is delegated");
 	return want->require ? held_by_kernel(l, want, e) : 0;
 }
 

@@ -314,6 +314,20 @@ static int op_proc(const struct walk *w, const struct op *op, struct err *e)
 	return -1;
 }
 
+/* Its root is the group that this process was born in, for that is the root of its cgroup
+ * namespace. The one call makes the mount read-only: nobody can write there for a moment. */
+static int op_cgroup(const struct walk *w, const struct op *op, struct err *e)
+{
+	_cleanup_fd_ int dir = -1;
+
+	if (!w->p->own_group)
+		return 0;
+	dir = path_make_dir(w->root, op->path);
+	if (dir < 0)
+		return err_sys(e, "directory /%s of the box", op->path);
+	return op_mount(w, op, "cgroup2", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, e);
+}
+
 static int op_mask(const struct walk *w, const struct op *op, struct err *e)
 {
 	struct sys_mount_attr attr = { .attr_set = COVER_ATTR };
@@ -395,6 +409,8 @@ static int op_run(struct walk *w, const struct op *op, struct err *e)
 		return op_mask(w, op, e);
 	case OP_VIEW:
 		return op_view(w, op, e);
+	case OP_CGROUP:
+		return op_cgroup(w, op, e);
 	case OP_READONLY:
 		return op_readonly(w, op, e);
 	case OP_KIND_N:
