@@ -191,7 +191,7 @@ def find_marked(mark):
 
 
 def own_groups():
-    """The directories of this process's own cgroups, one a hierarchy that is mounted."""
+    """Where cloche may make groups: this process's own, one a hierarchy that is mounted; on v2 those above it, too."""
     mounts = []
     for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
         left, right = line.split(" - ", 1)
@@ -206,6 +206,9 @@ def own_groups():
                 continue
             below = os.path.relpath(path, root) if path.startswith(root) else "."
             dirs.add(os.path.normpath(os.path.join(where, below)))
+            if kind == "cgroup2":
+                up = [p for p in pathlib.Path(os.path.normpath(os.path.join(where, below))).parents if p.is_relative_to(where)]
+                dirs |= set(map(str, up))
     return dirs
 
 
