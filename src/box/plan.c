@@ -229,7 +229,7 @@ static void plan_cgroup(struct plan *p, const struct box_spec *spec)
 	if (plan_covered(spec, "sys") || plan_covered(spec, "sys/fs") ||
 	    plan_covered(spec, "sys/fs/cgroup"))
 		return;
-	plan_op(p, OP_CGROUP, "sys/fs/cgroup")->strange = true;
+	plan_op(p, OP_CGROUP, "sys/fs/cgroup")->strange = p->root_overlay;
 }
 
 static void plan_mount(struct plan *p, const struct box_mount *m)
