@@ -3,10 +3,7 @@
 #include "box/limits_rungs.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <string.h>
-
-#include "base/fd.h"
 
 const char *const cg1_name[] = { [CG1_MEMORY] = "memory", [CG1_PIDS] = "pids", [CG1_CPU] = "cpu" };
 static_assert(sizeof(cg1_name) / sizeof(cg1_name[0]) == CG1_N, "a name for every controller");
@@ -76,12 +73,12 @@ static bool all_mounted(const void *ctx)
 
 int cg1_find(struct cg1_place place[CG1_N], struct err *e)
 {
-	static char text[8192];
-	ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
+	size_t n;
+	const char *text = cg_own_groups(false, &n, e);
 
-	if (n < 0)
-		return err_sys(e, "reading /proc/self/cgroup");
-	cg1_parse_groups(text, (size_t)n, place);
+	if (!text)
+		return -1;
+	cg1_parse_groups(text, n, place);
 	if (!place[CG1_MEMORY].found || !place[CG1_PIDS].found)
 		return err_set(e, ERR_MISSING, "no cgroup v1 hierarchy with memory and pids");
 	if (cg_each_mount(each_mount, all_mounted, place) < 0)

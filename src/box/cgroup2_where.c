@@ -121,13 +121,13 @@ static bool mounted(const void *ctx)
 
 int cg2_find(struct cg2_place *ret, struct err *e)
 {
-	static char text[8192];
-	ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
+	size_t n;
+	const char *text = cg_own_groups(true, &n, e);
 
 	*ret = (struct cg2_place){ 0 };
-	if (n < 0)
-		return err_sys(e, "reading /proc/self/cgroup");
-	cg2_parse_groups(text, (size_t)n, ret);
+	if (!text)
+		return -1;
+	cg2_parse_groups(text, n, ret);
 	if (!ret->found)
 		return err_set(e, ERR_MISSING, "no cgroup v2 hierarchy");
 	/* A user who can't have limits from v1 may still have a group to kill by. */

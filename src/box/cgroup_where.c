@@ -174,3 +174,18 @@ int cg_each_mount(void (*each)(void *ctx, const char *line, size_t n),
 		memmove(buf, line, have);
 	}
 }
+
+const char *cg_own_groups(bool anew, size_t *ret_n, struct err *e)
+{
+	static char text[8192];
+	static ssize_t n = -1;
+
+	if (anew || n < 0)
+		n = fd_read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
+	if (n < 0) {
+		err_sys(e, "reading /proc/self/cgroup");
+		return NULL;
+	}
+	*ret_n = (size_t)n;
+	return text;
+}

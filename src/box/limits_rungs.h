@@ -31,6 +31,9 @@ struct cg_mount {
 	size_t opts_n;
 };
 
+/* The text of /proc/self/cgroup, kept from the last time unless `anew`: both versions look at it in
+ * one start. NULL with *e. */
+const char *cg_own_groups(bool anew, size_t *ret_n, struct err *e);
 /* Is `word` an item of a list that has `n` bytes, separated by commas? */
 bool cg_list_has(const char *list, size_t n, const char *word);
 /* Reads one line of /proc/self/mountinfo (without its newline). False when it mounts no cgroups, or
