@@ -48,7 +48,7 @@ def remove(path):
     for d in sorted(path.iterdir()):
         if d.is_dir():
             remove(d)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         (path / "cgroup.kill").write_text("1")
     for _ in range(100):
         try:
@@ -172,6 +172,14 @@ def test_the_box_sees_its_own_group_and_no_more(box, place):
     want = ["0::/", str(77 * MIB), "/sys:", "fs", "", "/sys/fs:", "cgroup", "1", "end"]
     for extra in ((), ("--user", "0", "--cap-add", "SYS_ADMIN", "--cap-add", "DAC_OVERRIDE"), ("--read-only",)):
         assert box("--memory", "77m", *extra, "sh", "-c", script, env=named(place)).o.out.splitlines() == want, extra
+    # The owner may, outside: it is the mount that forbids it.
+    p = started("--memory", "77m", env=named(place))
+    try:
+        mine = group_of(next(iter(boxlib.children_of(p.pid))))
+        (mine / "memory.max").write_text(str(78 * MIB))
+        assert (mine / "memory.max").read_text() == f"{78 * MIB}\n"
+    finally:
+        ended(p)
     # What covers it is the caller's word.
     assert box("--tmpfs", "/sys:1m", "ls", "-A", "/sys", env=named(place)).o.out == ""
     assert box("--supervised", "sh", "-c", "ls /sys", env=named(place)).o["exit_code"] != 0
@@ -370,6 +378,20 @@ def test_a_tree_without_controllers_still_kills(box):
         ended(p)
         assert boxlib.wait_for(lambda: box("true", **how).rc == 0 and not left_in(theirs))
         assert box("--supervised", "ls", "/sys", **how).rc != 0
+
+
+@pytest.mark.root
+def test_a_group_that_takes_no_process(box):
+    """Below a threaded group the kernel lets none be born: the box comes without, and nothing stays."""
+    mount = v2_mount()
+    if not mount:
+        pytest.skip("no cgroup v2 tree here")
+    with group(mount) as outer, group(outer, owner=USER) as theirs:
+        (theirs / "cgroup.type").write_text("threaded")
+        with caller(theirs, USER) as how:
+            o = box("echo", "ran", **how).o
+            assert (o.out, o.fault) == ("ran\n", None) and o["limits"]["memory"]["rung"] == "supervised", o
+            assert not left_in(theirs)
 
 
 def test_io_weight_is_told(box):
