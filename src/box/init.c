@@ -370,6 +370,7 @@ _Noreturn void init_main(struct init_args *a)
 	umask(0);
 	if (init_build(&in, &in.msg.err) < 0 || init_start(&in, &in.msg.err) < 0) {
 		in.msg.kind = INIT_FAILED;
+		in.msg.no_overlay = a->plan->no_overlay;
 		fd_send(a->order, &in.msg, sizeof(in.msg), NULL, 0);
 		_exit(1);
 	}

@@ -203,6 +203,8 @@ static bool on_order(struct live *b, const struct box_io *io)
 	case INIT_FAILED:
 		b->failed = true;
 		b->why = m.err;
+		if (m.no_overlay > 0)
+			b->out->no_overlay = b->plan.sources[m.no_overlay - 1].path;
 		reap(b);
 		return true;
 	case INIT_ENDED:
@@ -431,10 +433,8 @@ void monitor_judge(struct live *b)
 		v.cancelled = true;
 	v.oom_kills = o->usage.oom_kills;
 	v.escape = b->notify.running ? notify_escape(&b->notify) : NULL;
-	o->n_denied = atomic_load(&b->notify.n_denied);
-	o->lost_denials = atomic_load(&b->notify.lost);
+	notify_tell(&b->notify, o);
 	o->write_errno = b->relays[1].failed ? b->relays[1].failed : b->relays[2].failed;
-	memcpy(o->denied, b->notify.denied, sizeof(o->denied));
 	if (b->started) {
 		o->wall_us = (b->end_ns - b->started_ns) / 1000;
 		o->start_us = (b->started_ns - o->marks[MARK_BEGIN]) / 1000;

@@ -22,8 +22,11 @@ struct notify {
 	pid_t init_pid;
 	const struct box_spec *spec;
 	const struct sc_request *request;
+	pthread_mutex_t lock; /* of the records: the listener's thread and those that mediate write
+				 them */
 	struct box_denied denied[BOX_DENIED_MAX];
-	atomic_uint n_denied;
+	unsigned n_denied;
+	uint64_t unlisted;
 	atomic_uint lost, mediating;
 	atomic_int tid; /* of the thread, once it runs */
 	atomic_bool stop;
@@ -39,3 +42,5 @@ int notify_start(struct notify *n, int listener, int init, pid_t init_pid,
 void notify_stop(struct notify *n);
 /* The call that ended the box, or NULL. */
 const struct box_denied *notify_escape(const struct notify *n);
+/* Copies the records into the outcome. */
+void notify_tell(struct notify *n, struct box_outcome *ret);

@@ -232,12 +232,14 @@ static int lower_bind(const struct walk *w, const struct op *op, struct err *e)
 	const struct plan_source *s = &w->p->sources[op->source];
 	_cleanup_fd_ int tree = -1;
 
-	if (w->p->strict)
+	if (w->p->strict) {
+		w->p->no_overlay = op->source + 1;
 		return err_set(
 			e, ERR_MISSING,
 			"%s can't be shown through an overlay here (mounts below it, or a container in a container), "
 			"and the untrusted profile takes nothing less",
 			s->path);
+	}
 	tree = sys_open_tree(AT_FDCWD, ".", SYS_OPEN_TREE_CLONE | SYS_AT_RECURSIVE | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
 		return err_sys(e, "bind %s read-only", s->path);
