@@ -40,6 +40,7 @@ static void put(struct mount_check *c, enum denial_kind kind, const char *policy
 static bool allowing(const struct mount_check *c, const struct box_mount *m, enum mount_allow how,
 		     char text[DENIAL_TEXT])
 {
+	const struct device_rule *d;
 	char number[32];
 
 	text[0] = '\0';
@@ -56,7 +57,9 @@ static bool allowing(const struct mount_check *c, const struct box_mount *m, enu
 		       (denial_word(text, DENIAL_TEXT, "-w") &&
 			denial_word(text, DENIAL_TEXT, MOUNT_WORKSPACE));
 	case MOUNT_ALLOW_DEVICE:
-		return denial_word(text, DENIAL_TEXT, "--device") &&
+		return m->src && path_within(m->src, "/dev") && m->src[4] &&
+		       (d = device_rule_of(m->src + strlen("/dev/"))) && d->allow &&
+		       denial_word(text, DENIAL_TEXT, "--device") &&
 		       denial_word(text, DENIAL_TEXT, m->src);
 	case MOUNT_ALLOW_MEMORY:
 		snprintf(number, sizeof(number), "%llu", (unsigned long long)m->size);
@@ -100,10 +103,6 @@ const char *mount_rule_name(const struct mount_rule *r, char buf[64])
 void mount_deny_rule(struct mount_check *c, const struct box_mount *m, const char *real,
 		     const struct mount_rule *r)
 {
-	const struct device_rule *d =
-		strcmp(r->pattern, "/dev") == 0 && path_within(real, "/dev") && real[4]
-			? device_rule_of(real + strlen("/dev/"))
-			: NULL;
 	struct box_mount shown = *m;
 	char name[64], policy[128];
 
@@ -111,9 +110,9 @@ void mount_deny_rule(struct mount_check *c, const struct box_mount *m, const cha
 	snprintf(policy, sizeof(policy), "%s (%s)", mount_rule_name(r, name),
 		 mount_class_name(r->class));
 	mount_deny(c, &shown, policy,
-		   mount_class_rw_only(r->class) ? MOUNT_ALLOW_RO
-		   : d && d->allow		 ? MOUNT_ALLOW_DEVICE
-						 : MOUNT_ALLOW_NONE,
+		   mount_class_rw_only(r->class)     ? MOUNT_ALLOW_RO
+		   : strcmp(r->pattern, "/dev") == 0 ? MOUNT_ALLOW_DEVICE
+						     : MOUNT_ALLOW_NONE,
 		   mount_class_advice(r->class));
 }
 

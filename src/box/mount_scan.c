@@ -183,6 +183,9 @@ static bool box_sees(const struct box_spec *spec, const char *path)
 {
 	static const char *const own[] = { "/usr",    "/bin", "/sbin", "/lib",	"/lib32", "/lib64",
 					   "/libx32", "/etc", "/dev",  "/proc", "/sys" };
+	static const char *const places[] = { "/",	  "/home",    "/opt",	 "/root",
+					      "/run",	  "/tmp",     "/var",	 "/var/cache",
+					      "/var/lib", "/var/log", "/var/tmp" };
 	const struct box_mount *m = NULL;
 	_cleanup_fd_ int src = -1, fd = -1;
 
@@ -207,7 +210,10 @@ static bool box_sees(const struct box_spec *spec, const char *path)
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
 		if (path_within(path, own[i]))
 			return true;
-	return false;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (strcmp(path, places[i]) == 0)
+			return true;
+	return strcmp(path, spec->home) == 0;
 }
 
 /* The mount that shows this host path, with its path there. */
@@ -237,13 +243,13 @@ static bool has_workspace(const struct box_spec *spec)
 	return false;
 }
 
-/* Where a word of the command leads in the box, with each ".." taken back by its words, or -1. */
-static int box_place(const struct box_spec *spec, const char *arg, char ret[PATH_MAX])
+/* Where a word of the command leads from `cwd`, with each ".." taken back by its words, or -1. */
+static int box_place(const char *cwd, const char *arg, char ret[PATH_MAX])
 {
 	char full[PATH_MAX];
 	size_t n = 0;
 
-	if (path_join(full, sizeof(full), *arg == '/' ? "" : spec->cwd, arg) < 0)
+	if (path_join(full, sizeof(full), *arg == '/' ? "" : cwd, arg) < 0)
 		return -1;
 	for (const char *at = full; *at;) {
 		size_t skip = strspn(at, "/"), len = strcspn(at + skip, "/");
@@ -263,22 +269,31 @@ static int box_place(const struct box_spec *spec, const char *arg, char ret[PATH
 	return n > 0 ? 0 : -1;
 }
 
+/* Would the word lead to the same file, were the working directory the workspace, where the command
+ * then starts? Not when it was told where to start. */
+static bool by_workspace(const struct mount_check *c, const struct box_spec *spec, const char *arg,
+			 const char *real)
+{
+	char cwd[PATH_MAX], there[PATH_MAX];
+
+	return !has_workspace(spec) && *arg != '/' && strcmp(spec->cwd, spec->home) == 0 &&
+	       path_canonical(".", cwd) == 0 && path_within(real, cwd) &&
+	       !mount_rules_path(&c->rules, cwd, true) &&
+	       box_place(MOUNT_WORKSPACE, arg, there) == 0 && path_within(there, MOUNT_WORKSPACE) &&
+	       strcmp(there + strlen(MOUNT_WORKSPACE), real + strlen(cwd)) == 0;
+}
+
 /* The option that shows `real` to the command under the name `arg`. */
 static bool showing(const struct mount_check *c, const struct box_spec *spec, const char *arg,
 		    const char *real, char text[DENIAL_TEXT])
 {
-	char cwd[PATH_MAX], there[PATH_MAX];
+	char there[PATH_MAX];
 
-	text[0] = '\0';
-	/* The working directory as a workspace, where the command then starts, unless it was told
-	 * where to start. */
-	if (!has_workspace(spec) && *arg != '/' && strcmp(spec->cwd, spec->home) == 0 &&
-	    path_canonical(".", cwd) == 0 && path_within(real, cwd) &&
-	    !mount_rules_path(&c->rules, cwd, true)) {
-		snprintf(text, DENIAL_TEXT, "--workspace .");
+	snprintf(text, DENIAL_TEXT, "--workspace .");
+	if (by_workspace(c, spec, arg, real))
 		return true;
-	}
-	return box_place(spec, arg, there) == 0 &&
+	text[0] = '\0';
+	return box_place(spec->cwd, arg, there) == 0 &&
 	       denial_volume(text, DENIAL_TEXT, real, there, "ro");
 }
 

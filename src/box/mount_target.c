@@ -50,7 +50,10 @@ static int target_rule(struct mount_check *c, const struct box_mount *m, const c
 		    !(target_rules[i].below && path_within(dst, target_rules[i].path)))
 			continue;
 		snprintf(policy, sizeof(policy), "target %s", target_rules[i].path);
-		mount_deny(c, m, policy, MOUNT_ALLOW_NONE, target_rules[i].why);
+		mount_deny(c, m, policy,
+			   strcmp(target_rules[i].path, "/dev") == 0 ? MOUNT_ALLOW_DEVICE
+								     : MOUNT_ALLOW_NONE,
+			   target_rules[i].why);
 		return err_set(e, ERR_REFUSED, "refused by the rule %s: %s", policy,
 			       target_rules[i].why);
 	}
