@@ -39,6 +39,7 @@ void monitor_block_signals(struct live *b)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	b->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* as the broken pipe: an error of a write, not an end */
 	signal(SIGCHLD,
 	       SIG_DFL); /* a caller may have it ignored, and then no child leaves a status */
 }

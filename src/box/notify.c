@@ -227,7 +227,7 @@ int notify_start(struct notify *n, int listener, int init, pid_t init_pid,
 	r = start_thread(notify_loop, n);
 	if (r != 0) {
 		errno = r;
-		return err_sys(e, "start the listener's thread");
+		return err_fork(e, "start the listener's thread");
 	}
 	n->running = true;
 	return 0;

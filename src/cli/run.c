@@ -121,7 +121,9 @@ static int tell_text(const struct run_options *o, const struct box_outcome *out)
 	char line[80];
 	uint64_t us;
 
-	for (size_t i = 0; i < prepared.n_notes && !o->quiet; i++)
+	/* A box that never ran has one line: the cause. */
+	for (size_t i = 0;
+	     i < prepared.n_notes && !o->quiet && out->fault != FAULT_STARTUP_FAILED; i++)
 		say("note", prepared.notes[i]);
 	if (!o->quiet)
 		denied_text(&prepared, out, say);
@@ -173,6 +175,10 @@ int cli_run(int argc, char **argv)
 		return cli_fail("run", &e);
 	}
 	o.request.argv = argv + rest;
+	if (self_limits(&e) < 0) {
+		err_at(&e, STAGE_LIMITS);
+		return refuse(&o, &e);
+	}
 	if (request_prepare(&o.request, &prepared, &e) < 0)
 		return refuse(&o, &e);
 	if (o.plan)
