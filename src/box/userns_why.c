@@ -14,7 +14,7 @@
 
 #include "base/fd.h"
 
-#define INIT_NAME "cloche-init" /* what a box's first process calls itself */
+#define SOURCE "cloche" /* of all mounts that a box makes */
 
 static void cause(struct userns_why *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void cause(struct userns_why *w, const char *fmt, ...)
@@ -106,12 +106,15 @@ static bool unmapped(void)
 	       fd_read_file_at(AT_FDCWD, "/proc/self/gid_map", map, sizeof(map)) == 0;
 }
 
+/* The root of a box names its source. */
 static bool in_a_box(void)
 {
-	char name[32];
+	static const char first[] = SOURCE " / ";
+	_cleanup_fd_ int fd = open("/proc/self/mounts", O_RDONLY | O_CLOEXEC);
+	char got[sizeof(first)];
 
-	return fd_read_file_at(AT_FDCWD, "/proc/1/comm", name, sizeof(name)) > 0 &&
-	       strcmp(name, INIT_NAME) == 0;
+	return fd >= 0 && read(fd, got, sizeof(first) - 1) == (ssize_t)sizeof(first) - 1 &&
+	       memcmp(got, first, sizeof(first) - 1) == 0;
 }
 
 static bool filtered(void)
@@ -179,7 +182,8 @@ static void refused(const char *what, int num, struct userns_why *ret)
 		cause(ret, "%s: refused, and a seccomp filter stands over this process (%s)", what,
 		      strerror(num));
 		fix(ret,
-		    "docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined ...    # or a profile that allows clone3, unshare, mount, pivot_root\n"
+		    "docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined ...\n"
+		    "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL ...\n"
 		    "kubernetes: securityContext.seccompProfile.type: Unconfined, procMount: Unmasked");
 	} else {
 		cause(ret, "%s: refused as in a chroot, or by a security module (%s)", what,

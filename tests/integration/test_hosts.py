@@ -24,6 +24,7 @@ OWN_TMP = "mount -t tmpfs -o mode=1777{} tmpfs /mnt; cp $T/bin/cloche /mnt/cloch
 IGNORE = "trap '' PIPE CHLD INT TERM HUP USR1\n"
 TRY = ("sh", "-c", 'unshare -U true 2>/dev/null || echo locked; test ! -e /proc/self/status || '
        'sed -n "/^CapEff:/p;/^NoNewPrivs:/p;/^Seccomp:/p" /proc/self/status')
+NO_PROC = "`--proc none` only"
 LOCKS = {"CapEff": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"}
 
 HOSTS = {
@@ -41,6 +42,8 @@ HOSTS = {
     "no `/dev/pts`": Host(root="while umount /dev/pts 2>/dev/null; do :; done"),
     "something over a part of `/proc`": Host(root="mount -t tmpfs tmpfs /proc/driver"),
     "something mounted below `/usr`": Host(root="mount -t tmpfs tmpfs /usr/games"),
+    "a GPU's driver mounted over a part of `/proc` and below `/usr`":
+        Host(root="mount -t tmpfs tmpfs /proc/driver; mount -t tmpfs tmpfs /usr/games"),
     # logins
     "nothing in the environment": Host(env={}),
     "an ssh login without a user manager": Host(env={"HOME": "$T/home", "SSH_CONNECTION": "::1 1 ::1 22", "USER": "x"}),
@@ -89,6 +92,7 @@ HOSTS = {
     "`podman run --security-opt unmask=ALL --security-opt seccomp=unconfined`":
         podman("--security-opt", "unmask=ALL", "--security-opt", "seccomp=unconfined"),
     "`podman run --privileged`": podman("--privileged"),
+    "a box of cloche": hosts.in_a_box(),
 }
 
 
@@ -113,7 +117,7 @@ def quoted(cell):
 
 def test_the_table_has_every_host_and_no_other():
     assert set(ROWS) == set(HOSTS)
-    assert {r[0] for r in ROWS.values()} == {"runs", "supervised", "degraded", "`--proc none` only", "refused"}
+    assert {r[0] for r in ROWS.values()} == {"runs", "supervised", "degraded", NO_PROC, NO_PROC + ", degraded", "refused"}
 
 
 @pytest.fixture
@@ -132,9 +136,9 @@ def locked(out, proc):
 
 def box_runs(host, place, kind):
     """Returns the outcome of a box there."""
-    if kind == "`--proc none` only":
-        told(host, place, ["`--proc none`"])
-    more = ["--proc", "none"] if kind == "`--proc none` only" else []
+    if kind.startswith(NO_PROC):
+        told(host, place, ["--proc none"])
+    more = ["--proc", "none"] if kind.startswith(NO_PROC) else []
     r = hosts.call(host, place, "run", "--json", *more, "--", *TRY).parse()
     assert (r.rc, r.o.fault, r.o.err) == (0, None, ""), r
     locked(r.o.out, not more)
@@ -168,14 +172,68 @@ def test_host(name, place):
             assert any(w in r["detail"] + (r["fix"] or "") for r in failing), (w, d)
         return
     o = box_runs(host, place, kind)
-    assert row["box"]["status"] == ("degraded" if kind == "`--proc none` only" else "ok"), d
+    assert row["box"]["status"] == ("degraded" if kind.startswith(NO_PROC) else "ok"), d
     memory = o["limits"]["memory"]
     assert (row["limits"]["status"] == "ok") == memory["enforced"] and memory["rung"] in row["limits"]["detail"], (d, o)
     if kind in ("supervised", "runs"):
         assert memory["enforced"] == (kind == "runs" and place.caller == "root"), o
-    assert any(n.startswith("degraded: ") for n in o["notes"]) == (kind == "degraded"), o
-    if kind == "degraded":
-        strict = hosts.call(host, place, "run", "--security-profile", "untrusted", "--", "true")
+    assert any(n.startswith("degraded: ") for n in o["notes"]) == ("degraded" in kind), o
+    if "degraded" in kind:
+        strict = hosts.call(host, place, "run", "--proc", "none", "--security-profile", "untrusted", "--", "true")
         assert strict.rc == 125 and strict.raw_err.count(b"\n") == 1 and b"untrusted" in strict.raw_err, strict
     for w in words:
         assert any(w in r["detail"] + (r["fix"] or "") for r in report["rows"]) or any(w in n for n in o["notes"]), (w, d, o)
+
+
+# How WSL shows itself. What it is made of (9p, the interpreter of Windows programs) is tried below; a kernel of Microsoft's is not needed for it.
+WSL = {"5.15.153.1-microsoft-standard-WSL2": ("info", "WSL 2"), "4.4.0-19041-Microsoft": ("missing", "WSL 1 is no Linux kernel"),
+       "6.1.0-21-amd64": ("ok", "not WSL")}
+
+
+@pytest.mark.parametrize("place", ["root"], indirect=True)
+@pytest.mark.parametrize("release", WSL)
+def test_wsl_is_told_by_its_release(release, place):
+    host = Host(root=f"echo {release} >$T/release; mount --bind $T/release /proc/sys/kernel/osrelease")
+    row = {r["id"]: r for r in json.loads(hosts.call(host, place, "doctor", "--json").out)["rows"]}["wsl"]
+    status, words = WSL[release]
+    assert row["status"] == status and words in row["detail"], row
+    if status == "missing":
+        assert "--set-version" in row["fix"]
+
+
+WINDOWS = {"WSL_INTEROP": "/run/WSL/8_interop", "WSL_DISTRO_NAME": "Debian", "WSLENV": "X/p"}
+
+
+@pytest.mark.parametrize("place", ["user", "root"], indirect=True)
+def test_windows_is_out_of_reach(place):
+    """WSL's door to Windows is a socket below /run/WSL and a variable that names it. Neither is in a box, and /run/WSL can't be shared."""
+    root = ("mount -t tmpfs tmpfs /run; mkdir -m 777 /run/WSL; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/run/WSL/8_interop\")'; "
+            "chmod 777 /run/WSL/8_interop")
+    look = ("sh", "-c", "env | grep -c WSL; test -e /run/WSL && echo there")
+    host = Host(root=root, env={"HOME": "$T/home", **WINDOWS})
+    control = boxlib.communicate([*hosts.chain(host, place)[:-1], *look], env={**hosts.ENV, "T": place.dir, **WINDOWS}, base=False, cwd="/")
+    assert control.out == b"3\nthere\n", control
+    r = hosts.call(host, place, "run", "--json", "--", *look).parse()
+    assert (r.o.fault, r.o.out) == (None, "0\n"), r
+    told = hosts.call(host, place, "run", "-v", "/run/WSL:/wsl:ro", "--", "true")
+    assert told.rc == 125 and b"refused by the rule" in told.raw_err, told
+
+
+@pytest.mark.parametrize("place", ["root"], indirect=True)
+def test_interpreters_of_the_host_run_locked(place, probe):
+    """binfmt_misc with the flag F, as WSL and qemu-user register theirs: the kernel opened the interpreter outside and runs it in the box too, as
+    a program of the box like any other. (Nobody can write to its file meanwhile: the kernel keeps it busy.)"""
+    work = pathlib.Path(place.path("ws"))
+    work.mkdir()
+    program = probe("interpreter")
+    (work / "a.exe").write_bytes(b"MZ\x90")
+    (work / "a.exe").chmod(0o755)
+    # A user namespace has interpreters of its own (Linux 6.7).
+    root = (f"cp {program} $T/interpreter; mount -t binfmt_misc b $T/home\necho ':WSLInterop:M::MZ::'$T'/interpreter:F' >$T/home/register\n"
+            "$T/ws/a.exe | sed 's/^/outside /'")
+    argv = ["unshare", "-Urm", "sh", "-ec", root + '\nexec "$@"', "sh", place.program, "run", "-q", "--workspace", str(work), "--", "./a.exe"]
+    r = boxlib.communicate(argv, env={**hosts.ENV, "T": place.dir}, base=False, cwd="/")
+    if b"unknown filesystem" in r.raw_err:
+        return  # no binfmt_misc in this kernel: nothing to run
+    assert r.rc == 0, r
+    assert r.out.decode().splitlines() == ["outside seccomp 0, on the host", "seccomp 2, in the box"], r

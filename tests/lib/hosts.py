@@ -175,3 +175,11 @@ def podman(*options):
                 "nproc=1000:1000", "-v", os.path.dirname(place.program) + ":/cloche:ro", *options, "--rootfs", place.path("rootfs"),
                 "/cloche/cloche"]
     return Host(root=SHOW_ROOT, runtime=argv)
+
+
+def in_a_box():
+    """cloche in a box of cloche."""
+    def argv(place):
+        step = [] if place.caller == "root" else STEP_DOWN
+        return [*step, place.program, "run", "-q", "-v", os.path.dirname(place.program) + ":/cloche:ro", "--", "/cloche/cloche"]
+    return Host(runtime=argv)
