@@ -108,22 +108,6 @@ static bool is_initial_pidns(void)
 	return strcmp(link, "pid:[4026531836]") == 0;
 }
 
-static int watch_workspace(struct live *b, struct err *e)
-{
-	for (size_t i = 0; i < b->spec->n_mounts; i++) {
-		const struct box_mount *m = &b->spec->mounts[i];
-		_cleanup_fd_ int dir = -1;
-
-		if (!m->workspace || b->spec->limits.workspace_max == BOX_LIMIT_NONE)
-			continue;
-		dir = mount_open_checked(m);
-		if (dir < 0)
-			return err_sys(e, "watch the size of %s", m->src);
-		return limits_watch_workspace(&b->limits, dir, e);
-	}
-	return 0;
-}
-
 static void on_started(struct live *b, const struct init_msg *m, const int *fds, size_t n,
 		       const struct box_io *io)
 {
@@ -138,17 +122,9 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 		monitor_failed(b, &e);
 		return;
 	}
-	if (notify_start(&b->notify, fds[0], b->pidfd, b->pid, b->spec,
-			 &b->request[b->limits.rung->kernel], &e) < 0) {
-		err_at(&e, STAGE_LOCKS);
-		monitor_failed(b, &e);
-		return;
-	}
-	if (limits_watch(&b->limits, b->pid, &e) < 0 || watch_workspace(b, &e) < 0) {
-		err_at(&e, STAGE_LIMITS);
-		monitor_failed(b, &e);
-		return;
-	}
+	notify_start(&b->notify, fds[0], b->pidfd, b->pid, b->spec,
+		     &b->request[b->limits.rung->kernel]);
+	limits_joined(&b->limits);
 	b->started = true;
 	b->started_ns = m->marks[MARK_STARTED];
 	b->out->landlock_abi = m->landlock_abi;

@@ -181,6 +181,9 @@ static void *notify_loop(void *arg)
 	struct seccomp_notif req;
 
 	atomic_store(&n->tid, (int)syscall(SYS_gettid));
+	while (sem_wait(&n->given) < 0)
+		if (atomic_load(&n->stop))
+			return NULL;
 	for (;;) {
 		memset(&req, 0, sizeof(req));
 		if (ioctl(n->listener, SECCOMP_IOCTL_NOTIF_RECV, &req) == 0) {
@@ -211,17 +214,13 @@ static void on_wake(int sig)
 	(void)sig; /* it is there to interrupt */
 }
 
-int notify_start(struct notify *n, int listener, int init, pid_t init_pid,
-		 const struct box_spec *spec, const struct sc_request *request, struct err *e)
+int notify_open(struct notify *n, struct err *e)
 {
 	int r;
 
-	n->listener = listener;
-	n->init = init;
-	n->init_pid = init_pid;
-	n->spec = spec;
-	n->request = request;
 	pthread_mutex_init(&n->lock, NULL);
+	if (sem_init(&n->given, 0, 0) < 0)
+		return err_sys(e, "prepare the listener's thread");
 	sigaction(SIGURG, &(struct sigaction){ .sa_handler = on_wake },
 		  NULL); /* without SA_RESTART */
 	r = start_thread(notify_loop, n);
@@ -229,8 +228,19 @@ int notify_start(struct notify *n, int listener, int init, pid_t init_pid,
 		errno = r;
 		return err_fork(e, "start the listener's thread");
 	}
-	n->running = true;
 	return 0;
+}
+
+void notify_start(struct notify *n, int listener, int init, pid_t init_pid,
+		  const struct box_spec *spec, const struct sc_request *request)
+{
+	n->listener = listener;
+	n->init = init;
+	n->init_pid = init_pid;
+	n->spec = spec;
+	n->request = request;
+	n->running = true;
+	sem_post(&n->given);
 }
 
 void notify_stop(struct notify *n)

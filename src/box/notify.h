@@ -8,6 +8,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -17,6 +18,7 @@
 
 struct notify {
 	bool running;
+	sem_t given;  /* posted when what follows is set */
 	int listener; /* owned */
 	int init;     /* pidfd of init, borrowed: killing it ends the box */
 	pid_t init_pid;
@@ -33,9 +35,12 @@ struct notify {
 	atomic_int escape; /* index into denied + 1 of the call that ended the box; 0 none */
 };
 
-/* Takes the listener and starts the thread. `init` must stay open until the thread is gone. */
-int notify_start(struct notify *n, int listener, int init, pid_t init_pid,
-		 const struct box_spec *spec, const struct sc_request *request, struct err *e);
+/* Starts the thread, before the command runs: it may fail, and a command without a listener must
+ * never have run. It waits for notify_start, or for the end of the process. */
+int notify_open(struct notify *n, struct err *e);
+/* Hands the listener over. `init` must stay open until the thread is gone. */
+void notify_start(struct notify *n, int listener, int init, pid_t init_pid,
+		  const struct box_spec *spec, const struct sc_request *request);
 /* When nobody is left who could make a refused call: the thread ends while its owner goes on, which
  * the end of the process would have to wait for. Only a hint: a thread that misses it is ended by
  * that. */

@@ -227,15 +227,13 @@ void doctor_overlay(const struct doctor_row *row, struct doctor_result *r)
 	doctor_in_userns(0, lay, NULL, r);
 }
 
-/* Waits in its namespace until the parent has taken a descriptor of it. */
-static int hold(void *ctx, struct doctor_result *r)
+/* Sends a descriptor of its namespace: from outside only a root with CAP_SYS_PTRACE could open it. */
+static int send_ns(void *ctx, struct doctor_result *r)
 {
-	const int *pipes = ctx;
-	char c, path[64];
+	_cleanup_fd_ int ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
 
-	snprintf(path, sizeof(path), "%d", (int)getpid());
-	fd_write_all(pipes[1], path, sizeof(path));
-	fd_read_full(pipes[2], &c, 1);
+	if (ns < 0 || fd_send(*(const int *)ctx, "n", 1, &ns, 1) < 0)
+		return failed(r, "a user namespace's descriptor");
 	return 0;
 }
 
@@ -285,11 +283,11 @@ static bool may_copy_mounts(void)
 
 void doctor_idmap(const struct doctor_row *row, struct doctor_result *r)
 {
-	int pipes[4] = { -1, -1, -1, -1 };
-	char pid[64], path[96];
 	_cleanup_fd_ int ns = -1;
 	unsigned uid, gid;
-	pid_t holder;
+	int socks[2];
+	size_t n = 0;
+	char c;
 
 	if (!doctor_outer_ids(&uid, &gid)) {
 		doctor_say(r, DOCTOR_INFO,
@@ -304,30 +302,13 @@ void doctor_idmap(const struct doctor_row *row, struct doctor_result *r)
 			"docker run --cap-add SYS_ADMIN ...\nor run cloche as an ordinary user");
 		return;
 	}
-	if (fd_pipe(&pipes[0], &pipes[1]) < 0 || fd_pipe(&pipes[2], &pipes[3]) < 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
 		return;
-	holder = doctor_fork();
-	if (holder == 0) {
-		close(pipes[0]);
-		close(pipes[3]); /* else its own end would keep it waiting */
-		_exit(doctor_in_userns(0, hold, pipes, r) ? 0 : 1);
-	}
-	close(pipes[1]);
-	close(pipes[2]);
-	if (holder > 0 && fd_read_full(pipes[0], pid, sizeof(pid)) == sizeof(pid)) {
-		pid[sizeof(pid) - 1] = '\0';
-		snprintf(path, sizeof(path), "/proc/%s/ns/user", pid);
-		ns = open(path, O_RDONLY | O_CLOEXEC);
-		if (ns >= 0)
+	if (doctor_in_userns(0, send_ns, &socks[1], r)) {
+		close(socks[1]); /* so that a child which sent nothing is not waited for */
+		if (fd_recv(socks[0], &c, 1, &ns, 1, &n) == 1 && n == 1)
 			idmap_both(ns, r);
-		else
-			doctor_say(r, DOCTOR_MISSING, "a user namespace's descriptor: %s",
-				   strerror(errno));
 	}
-	close(pipes[3]);
-	close(pipes[0]);
-	if (holder > 0)
-		doctor_wait(holder);
 }
 
 /* The first range of `file` that is the user's. */

@@ -37,6 +37,7 @@ HOSTS = {
     "ids that are mapped to nobody": Host(wrap=("unshare", "-U")),
     # parts that are missing
     "no `/proc`": Host(root="umount -l /proc"),
+    "a `/proc` with hidepid=2": Host(root="mount -t proc -o hidepid=2 proc /proc", callers=("user",)),
     "an empty `/dev`": Host(root="mount -t tmpfs tmpfs /dev"),
     "no `/sys`": Host(root="umount -lR /sys"),
     "no `/dev/pts`": Host(root="while umount /dev/pts 2>/dev/null; do :; done"),
@@ -237,3 +238,18 @@ def test_interpreters_of_the_host_run_locked(place, probe):
         return  # no binfmt_misc in this kernel: nothing to run
     assert r.rc == 0, r
     assert r.out.decode().splitlines() == ["outside seccomp 0, on the host", "seccomp 2, in the box"], r
+
+
+@pytest.mark.parametrize("place", ["root"], indirect=True)
+@pytest.mark.parametrize("more", [[], ["SYS_ADMIN"]], ids=["without", "with"])
+def test_root_of_a_container_shares_with_a_capability(place, more):
+    """Root's directories are id-mapped, for which a container's root needs CAP_SYS_ADMIN: told by run and doctor."""
+    host = crun(seccomp=False, masked=False, caps=hosts.DOCKER_CAPS + more)
+    args = ("run", "-q", "-v", "/cloche:/in:ro", "--", "ls", "/in")
+    idmap = {r["id"]: r for r in json.loads(hosts.call(host, place, "doctor", "--json").out)["rows"]}["idmap"]
+    r = hosts.call(host, place, *args)
+    if more:
+        assert (r.rc, r.out) == (0, b"cloche\n") and idmap["status"] == "ok", (r, idmap)
+    else:
+        assert r.rc == 125 and r.raw_err.count(b"\n") == 1 and b"--cap-add SYS_ADMIN" in r.raw_err, r
+        assert idmap["status"] == "missing" and "--cap-add SYS_ADMIN" in idmap["fix"], idmap

@@ -238,3 +238,41 @@ def test_the_runtime_directory_is_somebody_elses(what):
         assert row["status"] == "degraded" and "/tmp/cloche-12345" in row["detail"] and "CLOCHE_HOME" in row["detail"], row
     finally:
         place.close()
+
+
+@pytest.mark.parametrize("limit", ["fsize=0", "fsize=100", "nofile=63:63", "as=1048576"])
+def test_a_limit_leaves_nothing_half_made(tmp_path, limit):
+    """What is kept ready is made whole or not at all, and is made at the next start."""
+    env = {"HOME": str(tmp_path)}
+    r = boxlib.communicate(["prlimit", "--" + limit, boxlib.CLOCHE, "run", "--", "echo", "ran"], env=env)
+    assert (r.rc, r.out) == (125, b"") and r.raw_err.count(b"\n") == 1 and b"; fix: " in r.raw_err, r
+    assert list(tmp_path.rglob("draft-*")) == []
+    assert boxlib.communicate([boxlib.CLOCHE, "run", "-q", "--", "cat", "/etc/hosts"], env=env).out.startswith(b"127.0.0.1"), "no control"
+
+
+@pytest.mark.root
+def test_a_start_without_processes_left_runs_nothing(two):
+    """Whatever step finds the limit on processes reached, the command has not run; and one more is enough at last. A user of its own, since the
+    kernel counts them all."""
+    ran = 0
+    for n in range(8):
+        r = boxlib.communicate(as_user(OTHER + 1, "/usr/bin/prlimit", f"--nproc={n}:{n}", two.program, "run", "-q", "--", "echo", "ran"),
+                               base=False, cwd="/")
+        if r.rc == 0:
+            ran += 1
+            assert r.out == b"ran\n", r
+        else:
+            assert (r.rc, r.out) == (125, b"") and r.raw_err.count(b"\n") == 1 and b"ulimit -u" in r.raw_err, r
+    assert 0 < ran < 8, "no control"
+
+
+def test_no_home_is_made(tmp_path):
+    """An account may have a HOME that must never be there. Control: one that is there is used."""
+    for home, there in ((tmp_path / "ghost" / "deep", False), (tmp_path, True)):
+        r = boxlib.communicate([boxlib.CLOCHE, "run", "-q", "--", "true"], env={"HOME": str(home)})
+        assert (r.rc, r.err) == (0, b""), r
+        assert home.exists() == there
+    assert not (tmp_path / "ghost").exists() and (tmp_path / ".local/share/cloche").is_dir(), "no control"
+    row = {x["id"]: x for x in json.loads(boxlib.cloche("doctor", "--json", env={"HOME": str(tmp_path / "ghost")}).out)["rows"]}["dirs"]
+    assert row["status"] == "degraded" and "ghost is not there" in row["detail"], row
+    assert boxlib.cloche("gc", env={"HOME": str(tmp_path / "ghost")}).rc == 0
