@@ -57,6 +57,8 @@ static int about(struct err *e, const struct box_mount *m)
 		err_prefix(e, "--tmpfs %s", mount_show(&dst, m->dst));
 	else if (m->workspace)
 		err_prefix(e, "--workspace %s", mount_show(&src, m->src));
+	else if (m->git)
+		err_prefix(e, "--git: %s", mount_show(&src, m->src));
 	else
 		err_prefix(e, "-v %s:%s", mount_show(&src, m->src), mount_show(&dst, m->dst));
 	return err_at(e, m->workspace ? STAGE_WORKSPACE : STAGE_MOUNT);
@@ -299,6 +301,7 @@ static int source_check(struct mount_check *c, struct box_mount *m, struct err *
 	char real[PATH_MAX], norm[PATH_MAX];
 	const struct mount_rule *r;
 	_cleanup_fd_ int fd = -1;
+	struct mount_shown s;
 	const char *src, *spelt;
 	struct stat st;
 
@@ -306,6 +309,10 @@ static int source_check(struct mount_check *c, struct box_mount *m, struct err *
 		fd = path_open_nolinks(real, 0);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return source_missing(m, e);
+	if (m->git && strcmp(m->src, real) != 0) /* a box may have put it there */
+		return err_set(e, ERR_REFUSED,
+			       "refused by the rule no links in a repository: it leads to %s",
+			       mount_show(&s, real));
 	if (mount_check_learn(c, e) < 0)
 		return -1;
 	r = mount_rules_path(&c->rules, real, m->rw);
