@@ -254,7 +254,7 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 	b->args.title = io->title;
 	b->args.title_len = io->title_len;
 	if (b->spec->tty)
-		b->args.winsize = terminal_size(io->in);
+		b->args.winsize = terminal_size(io->in, io->out);
 	b->out->marks[MARK_PLANNED] = box_now();
 	stand_in_skeleton(b);
 	r = clone_init(b, e);
