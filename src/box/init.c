@@ -23,6 +23,7 @@
 #include "box/locks.h"
 #include "box/netns.h"
 #include "box/ops.h"
+#include "box/userns_why.h"
 
 struct init {
 	struct init_args *a;
@@ -114,7 +115,9 @@ static int init_ids(const struct init_args *a, struct err *e)
 	    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) /* else /proc/self/uid_map is root's */
 		return err_sys(e, "open the own id maps");
 	self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (self < 0 || fd_write_file_at(self, "setgroups", "deny") < 0)
+	if (self < 0)
+		return err_proc(e, "/proc/self");
+	if (fd_write_file_at(self, "setgroups", "deny") < 0)
 		return err_sys(e, "write /proc/self/setgroups");
 	if (map_write(self, "uid_map", s->uid, s->outer_uid, e) < 0 ||
 	    map_write(self, "gid_map", s->gid, s->outer_gid, e) < 0)
@@ -222,6 +225,11 @@ static int init_build(struct init *in, struct err *e)
 		return err_at(e, STAGE_NAMESPACE);
 	if (a->plan->own_group && init_cgroupns(e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
+	/* While the outer /proc is there to say why it may be refused. */
+	if (sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0) {
+		userns_refused("host name", errno, e);
+		return err_at(e, STAGE_NAMESPACE);
+	}
 	mark(in, MARK_IDS);
 	if (ops_open_sources(a->plan, e) < 0)
 		return err_at(e, STAGE_MOUNT);
@@ -229,10 +237,6 @@ static int init_build(struct init *in, struct err *e)
 	if (ops_run(a->plan, e) < 0)
 		return err_at(e, STAGE_MOUNT);
 	mark(in, MARK_ROOT);
-	if (sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0) {
-		err_sys(e, "set the host name");
-		return err_at(e, STAGE_NAMESPACE);
-	}
 	/* While the network helper may still be at work. */
 	if (locks_bounding(a->spec->cap_keep, e) < 0)
 		return err_at(e, STAGE_LOCKS);
@@ -375,6 +379,7 @@ _Noreturn void init_main(struct init_args *a)
 	umask(0);
 	if (init_build(&in, &in.msg.err) < 0 || init_start(&in, &in.msg.err) < 0) {
 		in.msg.kind = INIT_FAILED;
+		in.msg.no_overlay = a->plan->no_overlay;
 		fd_send(a->order, &in.msg, sizeof(in.msg), NULL, 0);
 		_exit(1);
 	}

@@ -46,6 +46,7 @@ enum init_msg_kind {
 struct init_msg {
 	enum init_msg_kind kind;
 	struct err err;	  /* FAILED */
+	int no_overlay;	  /* FAILED: 1 + the plan's source that untrusted does not show by bind */
 	int status;	  /* ENDED: as wait(2) gives it */
 	int landlock_abi; /* STARTED */
 	unsigned binds;	  /* STARTED: read-only directories shown by bind */

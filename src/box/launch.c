@@ -30,6 +30,7 @@
 #include "base/sys.h"
 #include "box/idmap.h"
 #include "box/monitor.h"
+#include "box/mount_check.h"
 #include "box/skeleton.h"
 #include "box/userns_why.h"
 
@@ -225,6 +226,22 @@ static int init_gone(struct live *b, const struct init_msg *m, struct err *e)
 	return err_at(e, STAGE_NAMESPACE);
 }
 
+static int watch_workspace(struct live *b, struct err *e)
+{
+	for (size_t i = 0; i < b->spec->n_mounts; i++) {
+		const struct box_mount *m = &b->spec->mounts[i];
+		_cleanup_fd_ int dir = -1;
+
+		if (!m->workspace || b->spec->limits.workspace_max == BOX_LIMIT_NONE)
+			continue;
+		dir = mount_open_checked(m);
+		if (dir < 0)
+			return err_sys(e, "watch the size of %s", m->src);
+		return limits_watch_workspace(&b->limits, dir, e);
+	}
+	return 0;
+}
+
 /* While init builds: limits, then GO with the groups to enter. A box that died meanwhile says why
  * itself. */
 static int go(struct live *b, struct err *e)
@@ -252,6 +269,12 @@ static int go(struct live *b, struct err *e)
 		*e = b->filter_err[memory];
 		return -1;
 	}
+	/* What can fail comes before the command runs: what is told to have failed has never run.
+	 */
+	if (limits_watch(&b->limits, b->pid, e) < 0 || watch_workspace(b, e) < 0)
+		return err_at(e, STAGE_LIMITS);
+	if (notify_open(&b->notify, e) < 0)
+		return err_at(e, STAGE_LOCKS);
 	n = limits_join_fds(&b->limits, fds, &o.enter);
 	if (fd_send(b->order, &o, sizeof(o), fds, n) < 0 && errno != EPIPE && errno != ECONNRESET) {
 		err_sys(e, "start the box");
@@ -278,7 +301,7 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 	b->args.title = io->title;
 	b->args.title_len = io->title_len;
 	if (b->spec->tty)
-		b->args.winsize = terminal_size(io->in);
+		b->args.winsize = terminal_size(io->in, io->out);
 	b->out->marks[MARK_PLANNED] = box_now();
 	if (limits_place(&b->limits, &b->spec->limits, e) < 0)
 		return -1;

@@ -363,12 +363,15 @@ int limits_watch(struct limits *l, pid_t pid, struct err *e)
 		return err_at(e, STAGE_LIMITS);
 	if (l->rest && l->rest->watch(l, pid, e) < 0)
 		return err_at(e, STAGE_LIMITS);
-	/* No child of ours is to inherit a way into the groups. */
+	return 0;
+}
+
+void limits_joined(struct limits *l)
+{
 	for (int i = 0; i < LIMIT_JOIN_MAX; i++) {
 		fd_close(&l->join[i]);
 		fd_close(&l->leave[i]);
 	}
-	return 0;
 }
 
 enum { RECHECK_MS = 2, WORKSPACE_MS = 20 };

@@ -11,10 +11,11 @@
  *	limits_place
  *	clone3, into `into`		(born in its cgroup v2 group, if that is the rung)
  *	limits_set			builds its mounts
+ *	limits_watch			...
+ *	limits_watch_workspace		...
  *	limits_join_fds, send them ->	limits_enter: puts itself in
  *					limits_inside: resource limits, affinity
- *	limits_watch			(locks, command)
- *	limits_watch_workspace
+ *	limits_joined		<-	(locks, command)
  *	poll event_fd / limits_period_ms -> limits_check; once more when the box has ended
  *	limits_usage, limits_close
  * On cgroup v1 the child enters by itself because the kernel moves a single task that names itself
@@ -186,9 +187,12 @@ int limits_enter(int *fds, size_t n, struct err *e);
  * so that the parent can remove the box's without waiting for the kernel to take the child's
  * namespaces down. No allocation; 0 also with none. -1 with errno. */
 int limits_leave(const int *fds, size_t n);
-/* In the parent, when the child has entered (the kernel answered its writes: that is the proof):
- * closes the ways in, and under supervised names the process tree to watch. */
+/* In the parent, before the child is told to go on: under supervised names the process tree to
+ * watch. */
 int limits_watch(struct limits *l, pid_t pid, struct err *e);
+/* When the child has entered (the kernel answered its writes: that is the proof): closes the ways
+ * in, which no child of ours is to inherit. */
+void limits_joined(struct limits *l);
 /* Starts the workspace sampler on a directory (the descriptor is duplicated) when --workspace-max
  * was asked. */
 int limits_watch_workspace(struct limits *l, int dirfd, struct err *e);

@@ -34,6 +34,7 @@ struct live {
 	bool failed, started, ended, gone, start_deadline, deadline, cancelled, termed;
 	int status, forwarded;
 	enum limit_hit hit;
+	uint64_t end_typed; /* when the end of input was typed last */
 	uint64_t started_ns, end_ns, cpu_user_us, cpu_sys_us, maxrss, in_bytes, out_bytes;
 };
 

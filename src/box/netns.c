@@ -54,7 +54,7 @@ int netns_start(struct netns *n, struct err *e)
 	if (n->proc < 0)
 		return err_sys(e, "open /proc");
 	n->pid = clone(helper, stack + sizeof(stack), CLONE_VM | CLONE_FILES, n);
-	return n->pid < 0 ? err_sys(e, "start the network helper") : 0;
+	return n->pid < 0 ? err_fork(e, "start the network helper") : 0;
 }
 
 /* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made

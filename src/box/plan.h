@@ -73,6 +73,7 @@ struct plan {
 	bool strict; /* a read-only directory of the host goes through an overlay or not at all */
 	bool own_group;	       /* the child is born in a cgroup of its own; set with each clone */
 	unsigned n_binds;      /* in the child: how many had to do without */
+	int no_overlay;	       /* in the child: 1 + the source that `strict` refused; 0 none */
 	char root_options[96]; /* of the tmpfs that is the root or holds the overlay's upper */
 	char arena[PLAN_ARENA];
 	unsigned used;

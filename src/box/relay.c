@@ -165,7 +165,10 @@ void relay_drain(struct relay *r)
 
 	if (r->from < 0)
 		return;
-	if (r->at >= r->len && ioctl(r->from, FIONREAD, &left) == 0 && left == 0) {
+	/* What was printed on a terminal reaches its master a little later; a read waits for that,
+	 * the question does not. */
+	if (!isatty(r->from) && r->at >= r->len && ioctl(r->from, FIONREAD, &left) == 0 &&
+	    left == 0) {
 		from_end(r);
 		return;
 	}

@@ -30,8 +30,11 @@ struct box_mount {
 	const char *src; /* NULL for tmpfs */
 	const char *dst; /* absolute, normalised */
 	bool rw;
-	bool workspace; /* --workspace: rw directory with the id rules of BOX.md */
-	uint64_t size;	/* tmpfs */
+	bool ro_said;	  /* it is the option that made it read-only, not the profile */
+	const char *said; /* the option's value as it was given */
+	bool workspace;	  /* --workspace: rw directory with the id rules of BOX.md */
+	bool git;	  /* --git: `src` has no links, else it is refused */
+	uint64_t size;	  /* tmpfs */
 	uint64_t dev, ino;
 	uid_t owner; /* of src; decides the id-mapped mount of a root caller */
 	gid_t group;

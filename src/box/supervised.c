@@ -185,6 +185,11 @@ static int sv_watch(struct limits *l, pid_t pid, struct err *e)
 	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
 	if (limits_held(l, LIMIT_MEMORY))
 		return 0;
+	if (access(path, R_OK) < 0 && errno == ENOENT)
+		return err_set(
+			e, ERR_MISSING,
+			"/proc hides processes here (hidepid), so that a box's memory can't be sampled; fix: "
+			"mount -o remount,hidepid=0 /proc, or run where groups can be written (cloche doctor)");
 	if (access(path, R_OK) < 0)
 		return err_sys(e, "the box's memory can't be sampled: %s", path);
 	l->init = pid;

@@ -62,6 +62,8 @@ void doctor_fix(struct doctor_result *r, const char *fmt, ...)
  * made, and *r says why and how to mend it. */
 bool doctor_in_userns(int flags, int (*fn)(void *ctx, struct doctor_result *r), void *ctx,
 		      struct doctor_result *r);
+/* Says that this host refuses the step `what` (errno `num`), why, and how to mend it. */
+void doctor_why(struct doctor_result *r, const char *what, int num);
 /* The ids that a box has outside, and whether they are lent by root: false for an ordinary caller,
  * and for root of a user namespace that has no other id. */
 bool doctor_outer_ids(unsigned *ret_uid, unsigned *ret_gid);

@@ -25,6 +25,7 @@
 #define FS_9P 0x01021997L
 #define KVM_GET_API_VERSION 0xAE00
 #define CONNECT_MS 3000
+#define FIRST_PID_NS 0xEFFFFFFCU /* the inode that the kernel keeps for it */
 
 void doctor_kernel(const struct doctor_row *row, struct doctor_result *r)
 {
@@ -80,6 +81,7 @@ void doctor_container(const struct doctor_row *row, struct doctor_result *r)
 	};
 	char text[4096], nested[64] = "";
 	const char *what = NULL;
+	struct stat st;
 	unsigned long from = 0, to = 0, n = 0;
 
 	if (access("/run/.containerenv", F_OK) == 0)
@@ -97,6 +99,8 @@ void doctor_container(const struct doctor_row *row, struct doctor_result *r)
 	    n != 4294967295UL)
 		snprintf(nested, sizeof(nested), "inside a user namespace of %lu id%s", n,
 			 n == 1 ? "" : "s");
+	if (!what && stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != FIRST_PID_NS)
+		what = "a pid namespace of its own";
 	if (!what && !nested[0])
 		doctor_say(r, DOCTOR_OK, "none: cloche stands on the host itself");
 	else

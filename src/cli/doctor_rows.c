@@ -41,6 +41,7 @@ const struct doctor_row doctor_rows[] = {
 	  .probe = doctor_proc,
 	  .cost = "boxes start only with --proc none",
 	  .fix = "start the outer container with an unmasked /proc: docker run --security-opt systempaths=unconfined ...\n"
+		 "or podman run --security-opt unmask=ALL ...\n"
 		 "or run: cloche run --proc none ..." },
 	{ .id = "netns",
 	  .title = "network of a box",

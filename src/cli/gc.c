@@ -52,7 +52,8 @@ static void name_json(void *ctx, const char *name)
 static int run(int argc, char **argv)
 {
 	bool as_json = false;
-	char path[STATE_PATH_MAX], store[STATE_PATH_MAX];
+	char path[STATE_PATH_MAX];
+	bool store;
 	unsigned groups, skeletons, dirs;
 	_cleanup_buf_ struct buf out;
 	struct json j;
@@ -69,10 +70,11 @@ static int run(int argc, char **argv)
 	}
 	if (state_path(STATE_RUNTIME, path, &e) < 0)
 		return cli_fail("gc", &e);
-	if (state_path(STATE_STORE, store, &e) < 0)
+	store = state_path(STATE_STORE, path, &e) == 0;
+	if (!store && e.kind != ERR_MISSING)
 		return cli_fail("gc", &e);
 	groups = sweep_groups();
-	skeletons = skeleton_sweep(store);
+	skeletons = store ? skeleton_sweep(path) : 0;
 	if (as_json) {
 		json_init(&j, &out);
 		json_obj(&j);

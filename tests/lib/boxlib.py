@@ -82,10 +82,11 @@ def _text(a):
     return a if isinstance(a, (str, bytes, os.PathLike)) else str(a)
 
 
-def communicate(argv, stdin=None, timeout=HANG, env=None, cwd=None, **popen):
-    """Runs argv to its end; bytes in, bytes out. stdin None is /dev/null. A hang ends the process group and fails the test."""
+def communicate(argv, stdin=None, timeout=HANG, env=None, cwd=None, base=True, **popen):
+    """Runs argv to its end; bytes in, bytes out. stdin None is /dev/null. A hang ends the process group and fails the test. Without `base` the
+    environment is `env` and no more."""
     began = time.monotonic()
-    full = base_env()
+    full = base_env() if base else {}
     full.update(env or {})
     how = {"stdin": subprocess.DEVNULL if stdin is None else subprocess.PIPE}
     if hasattr(stdin, "fileno"):
