@@ -35,6 +35,7 @@ struct dbus_out {
 void dbus_align(struct dbus_out *o, size_t n);
 void dbus_byte(struct dbus_out *o, uint8_t v);
 void dbus_u32(struct dbus_out *o, uint32_t v);
+void dbus_u64(struct dbus_out *o, uint64_t v);
 void dbus_str(struct dbus_out *o, const char *s); /* a string or an object path */
 void dbus_sig(struct dbus_out *o, const char *s); /* a signature, as before a variant's value */
 /* An array: elements that begin at multiples of `align` go between the two calls. */

@@ -86,6 +86,13 @@ void dbus_u32(struct dbus_out *o, uint32_t v)
 	put(o, bytes, 4);
 }
 
+void dbus_u64(struct dbus_out *o, uint64_t v)
+{
+	dbus_align(o, 8);
+	dbus_u32(o, (uint32_t)v);
+	dbus_u32(o, (uint32_t)(v >> 32));
+}
+
 void dbus_str(struct dbus_out *o, const char *s)
 {
 	size_t n = strlen(s);

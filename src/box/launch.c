@@ -251,7 +251,7 @@ static int go(struct live *b, struct err *e)
 	struct pollfd p[2] = { { .fd = b->order, .events = POLLIN },
 			       { .fd = b->signals, .events = POLLIN } };
 	int fds[2 * LIMIT_JOIN_MAX];
-	bool memory;
+	bool memory, moved;
 	size_t n;
 
 	/* An init that is held up (stopped, or without a cpu), and a caller who has had enough, are
@@ -260,8 +260,10 @@ static int go(struct live *b, struct err *e)
 	if (p[0].revents &&
 	    (fd_recv(b->order, &m, sizeof(m), NULL, 0, NULL) != sizeof(m) || m.kind != INIT_ALIVE))
 		return init_gone(b, &m, e);
-	if (limits_set(&b->limits, &b->spec->limits, e) < 0)
+	if (limits_set(&b->limits, &b->spec->limits, e) < 0 ||
+	    limits_admit(&b->limits, b->pid, &b->spec->limits, &moved, e) < 0)
 		return err_at(e, STAGE_LIMITS);
+	b->born |= moved;
 	b->limits_open = true;
 	o.held = b->limits.held;
 	memory = limits_held(&b->limits, LIMIT_MEMORY);

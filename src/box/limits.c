@@ -24,8 +24,7 @@ static const struct {
 	const char *absent; /* why there is no row */
 } ladder[] = {
 	[LIMITS_RUNG_CGROUP2] = { "cgroup2", &limits_cgroup2, NULL },
-	[LIMITS_RUNG_SCOPE] = { "scope", NULL,
-				"scopes of a systemd user manager are not used by this version" },
+	[LIMITS_RUNG_SCOPE] = { "scope", &limits_scope, NULL },
 	[LIMITS_RUNG_CGROUP1] = { "cgroup1", &limits_cgroup1, NULL },
 	[LIMITS_RUNG_SUPERVISED] = { "supervised", &limits_supervised, NULL },
 };
@@ -107,7 +106,7 @@ static void fill_rows(struct limits *l, const struct box_limits *want)
 	l->state[LIMIT_IO_WEIGHT].enforced = false;
 }
 
-static void clear(struct limits *l)
+void limits_clear(struct limits *l)
 {
 	memset(l, 0, sizeof(*l));
 	for (int i = 0; i < LIMIT_FDS_MAX; i++)
@@ -228,7 +227,7 @@ int limits_place(struct limits *l, const struct box_limits *asked, struct err *e
 	struct err why;
 	int half = -1, r;
 
-	clear(l);
+	limits_clear(l);
 	for (int i = 0; i < LIMITS_RUNG_N && !want.supervised; i++) {
 		if (!kernel_rung(i)) {
 			if (!ladder[i].rung)
@@ -336,6 +335,25 @@ int limits_set(struct limits *l, const struct box_limits *asked, struct err *e)
 		return 0;
 	limits_close(l);
 	return err_at(e, STAGE_LIMITS);
+}
+
+int limits_admit(struct limits *l, pid_t pid, const struct box_limits *want, bool *ret,
+		 struct err *e)
+{
+	struct err why;
+
+	*ret = false;
+	if (!l->rung->admit)
+		return 0;
+	if (l->rung->admit(l, pid, want, &why) == 0) {
+		*ret = true;
+		return 0;
+	}
+	keep_said(l, l->rung->name, why.msg);
+	l->rest = NULL;
+	l->set = false;
+	undo(l);
+	return limits_set(l, want, e);
 }
 
 int limits_open(struct limits *l, const struct box_limits *want, struct err *e)
@@ -450,7 +468,13 @@ unsigned limits_sweep(unsigned max)
 {
 	unsigned gone = cg2_sweep(max);
 
+	gone += scope_sweep(max - gone);
 	return gone + cg1_sweep(max - gone);
+}
+
+bool limits_retire(void)
+{
+	return scope_retire();
 }
 
 unsigned limits_sweep_beside(const struct limits *l, unsigned max)
@@ -464,6 +488,7 @@ bool limits_rung_probe(enum limits_rung_id id, char *why, size_t cap)
 {
 	static bool (*const probes[])(char *why, size_t cap) = {
 		[LIMITS_RUNG_CGROUP2] = cg2_probe,
+		[LIMITS_RUNG_SCOPE] = scope_probe,
 		[LIMITS_RUNG_CGROUP1] = cg1_probe,
 		[LIMITS_RUNG_SUPERVISED] = supervised_probe,
 	};

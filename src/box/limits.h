@@ -11,6 +11,7 @@
  *	limits_place
  *	clone3, into `into`		(born in its cgroup v2 group, if that is the rung)
  *	limits_set			builds its mounts
+ *	limits_admit			(is moved into its group, if a manager must do that)
  *	limits_watch			...
  *	limits_watch_workspace		...
  *	limits_join_fds, send them ->	limits_enter: puts itself in
@@ -150,6 +151,9 @@ struct limits_rung {
 	/* 0 opened; -1 with *e: this rung can't be used (tried next; the errors of all are shown
 	 * when none is left), nothing is left behind but what `close` removes. */
 	int (*open)(struct limits *l, const struct box_limits *want, struct err *e);
+	/* Moves the child, which is building, into its group; NULL: it was born there, or enters by
+	 * itself. After open, whose errors it has. */
+	int (*admit)(struct limits *l, pid_t pid, const struct box_limits *want, struct err *e);
 	int (*watch)(struct limits *l, pid_t pid, struct err *e); /* NULL: nothing to do */
 	enum limit_hit (*check)(struct limits *l);
 	void (*usage)(struct limits *l, struct limit_usage *ret);
@@ -169,7 +173,12 @@ int limits_displace(struct limits *l, int num, struct err *e);
  * kernel rung: ERR_MISSING naming what was tried and the fix. Fds are close-on-exec. On failure *l
  * is closed already. A memory or pids of 0 means the default, never "no limit". */
 int limits_set(struct limits *l, const struct box_limits *want, struct err *e);
-/* Both in one, for who has no child. */
+/* After that: puts the child into the group where it was not born in it and can't enter by itself.
+ * A rung that can't, can't be used: limits_set looks further. True in *ret when it was moved: it
+ * can't leave again. On failure *l is closed already. */
+int limits_admit(struct limits *l, pid_t pid, const struct box_limits *want, bool *ret,
+		 struct err *e);
+/* The first two in one, for who has no child. */
 int limits_open(struct limits *l, const struct box_limits *want, struct err *e);
 /* Does the kernel hold this limit? */
 static inline bool limits_held(const struct limits *l, enum limit_name n)
@@ -225,6 +234,9 @@ unsigned limits_sweep_beside(const struct limits *l, unsigned max);
 
 const char *limit_name(enum limit_name n);	      /* "memory", ... as in JSON */
 const char *limits_rung_name(enum limits_rung_id id); /* "cgroup2", ... */
+/* Stops what the ladder keeps between boxes and no box needs now: the unit of the scope rung. True
+ * when there was one. For `cloche gc`. */
+bool limits_retire(void);
 /* For doctor: tries the rung (makes and removes a group) and says whether it can be used; `why`
  * gets one line, also when it can ("memory, pids, cpu below /sys/fs/cgroup/..."). */
 bool limits_rung_probe(enum limits_rung_id id, char *why, size_t cap);

@@ -6,6 +6,9 @@
 
 #include "box/limits.h"
 
+/* A struct with nothing open. */
+void limits_clear(struct limits *l);
+
 static inline uint64_t limits_now_us(void)
 {
 	struct timespec t;
@@ -15,6 +18,7 @@ static inline uint64_t limits_now_us(void)
 }
 
 extern const struct limits_rung limits_cgroup2;
+extern const struct limits_rung limits_scope;
 extern const struct limits_rung limits_cgroup1;
 extern const struct limits_rung limits_supervised;
 
@@ -152,6 +156,13 @@ unsigned cg2_sweep_beside(const struct limits *l, unsigned max);
 unsigned cg2_wanted(const struct box_limits *want);
 unsigned cg2_sweep(unsigned max);
 bool cg2_probe(char *why, size_t cap);
+
+/* scope: the same in a group that the caller's systemd manager lends (scope.c) */
+
+unsigned scope_sweep(unsigned max);
+/* Stops the manager's unit when no box is in it. True when it was stopped. */
+bool scope_retire(void);
+bool scope_probe(char *why, size_t cap);
 
 /* supervised */
 
