@@ -116,6 +116,13 @@ int manager_open(struct manager *m, struct err *e)
 
 void manager_close(struct manager *m)
 {
+	static const struct dbus_method ping = { NULL, object, "org.freedesktop.DBus.Peer", "Ping",
+						 NULL };
+	struct dbus_in in;
+	struct err e;
+
+	if (m->bus.fd >= 0 && !m->bus.said) /* it would complain in its log */
+		(void)dbus_call(&m->bus, &ping, NULL, &in, &e);
 	dbus_close(&m->bus);
 }
 

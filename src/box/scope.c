@@ -131,16 +131,35 @@ static int settle(struct limits *l, struct manager *m, const struct box_limits *
 	}
 }
 
+/* One connection for a start, from the place to the admission: one that says nothing is worth a
+ * line to the manager's log. Boxes are started one after the other. */
+static struct manager manager;
+static bool connected;
+
+static int link_up(struct err *e)
+{
+	if (!connected && manager_open(&manager, e) < 0)
+		return -1;
+	connected = true;
+	return 0;
+}
+
+static void hang_up(void)
+{
+	if (connected)
+		manager_close(&manager);
+	connected = false;
+}
+
 static int scope_place(struct limits *l, const struct box_limits *want, struct err *e)
 {
-	static struct manager m;
-	int r;
+	return link_up(e) < 0 ? -1 : settle(l, &manager, want, e);
+}
 
-	if (manager_open(&m, e) < 0)
-		return -1;
-	r = settle(l, &m, want, e);
-	manager_close(&m);
-	return r;
+static void scope_close(struct limits *l)
+{
+	cg2_close(l);
+	hang_up();
 }
 
 static bool is_in(int group, pid_t pid)
@@ -154,12 +173,12 @@ static bool is_in(int group, pid_t pid)
 	return false;
 }
 
-static int admit(struct limits *l, struct manager *m, pid_t pid, struct err *e)
+static int admit(struct limits *l, pid_t pid, struct err *e)
 {
 	char group[GROUP_NAME + 1];
 
 	snprintf(group, sizeof(group), "/%s", l->name);
-	if (manager_attach(m, group, pid, e) < 0)
+	if (manager_attach(&manager, group, pid, e) < 0)
 		return -1;
 	if (!is_in(l->dir[SLOT_GROUP], pid)) /* asked of the kernel */
 		return err_set(
@@ -169,27 +188,31 @@ static int admit(struct limits *l, struct manager *m, pid_t pid, struct err *e)
 	return 0;
 }
 
+/* Again, when the unit was stopped meanwhile: the box's group went with it. */
+static int place_anew(struct limits *l, const struct box_limits *want, struct err *e)
+{
+	if (manager_start(&manager, e) < 0)
+		return -1;
+	if (!gone(l->dir[SLOT_GROUP]))
+		return 0;
+	cg2_close(l);
+	return settle(l, &manager, want, e) < 0 ? -1 : cg2_open(l, want, e);
+}
+
 static int scope_admit(struct limits *l, pid_t pid, const struct box_limits *want, struct err *e)
 {
-	static struct manager m;
 	int r;
 
-	if (manager_open(&m, e) < 0)
+	if (link_up(e) < 0)
 		return -1;
-	r = admit(l, &m, pid, e);
+	r = admit(l, pid, e);
 	for (int tries = 1, ms = NAP_MS; r < 0 && tries < ADMIT_TRIES; tries++) {
-		/* The unit was stopped meanwhile, as a rule, and the group went with it. */
 		nap(&ms);
-		if (manager_start(&m, e) < 0)
+		if (place_anew(l, want, e) < 0)
 			break;
-		if (gone(l->dir[SLOT_GROUP])) {
-			cg2_close(l);
-			if (settle(l, &m, want, e) < 0 || cg2_open(l, want, e) < 0)
-				break;
-		}
-		r = admit(l, &m, pid, e);
+		r = admit(l, pid, e);
 	}
-	manager_close(&m);
+	hang_up();
 	return r;
 }
 
@@ -202,20 +225,18 @@ const struct limits_rung limits_scope = {
 	.admit = scope_admit,
 	.check = cg2_check,
 	.usage = cg2_usage,
-	.close = cg2_close,
+	.close = scope_close,
 	.sweep = cg2_sweep_beside,
 };
 
 unsigned scope_sweep(unsigned max)
 {
-	static struct manager m;
 	_cleanup_fd_ int fd = -1;
 	struct err e;
 
-	if (manager_open(&m, &e) < 0)
+	if (link_up(&e) < 0)
 		return 0;
-	manager_close(&m);
-	fd = open(m.path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	fd = open(manager.path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	return fd < 0 ? 0 : group_sweep(fd, max);
 }
 
@@ -230,20 +251,22 @@ static bool empty(int fd)
 
 bool scope_retire(void)
 {
-	static struct manager m;
 	_cleanup_fd_ int fd = -1;
-	uint64_t begin = limits_now_us();
 	bool stopped = false;
+	uint64_t begin;
 	struct err e;
 
-	if (manager_open(&m, &e) < 0)
+	if (link_up(&e) < 0)
 		return false;
-	fd = open(m.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && empty(fd) && manager_stop(&m, &e) == 0)
+	fd = open(manager.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && empty(fd) &&
+	    manager_stop(&manager, &e) == 0) {
 		/* The lock keeps new boxes away until the job is done. */
+		begin = limits_now_us();
 		for (int ms = NAP_MS; !stopped && limits_now_us() - begin < STOP_US; nap(&ms))
 			stopped = gone(fd);
-	manager_close(&m);
+	}
+	hang_up();
 	return stopped;
 }
 
@@ -252,14 +275,14 @@ bool scope_probe(char *why, size_t cap)
 	const struct box_limits want = { .memory = 64 << 20, .pids = 64, .cpus = 1 };
 	static struct limits l;
 	struct err e;
+	int r;
 
 	limits_clear(&l);
-	l.rung = &limits_scope;
-	if (scope_place(&l, &want, &e) < 0) {
+	r = scope_place(&l, &want, &e);
+	scope_close(&l);
+	if (r < 0)
 		snprintf(why, cap, "%s", e.msg);
-		return false;
-	}
-	cg2_close(&l);
-	snprintf(why, cap, "groups of " MANAGER_UNIT " in the systemd user manager");
-	return true;
+	else
+		snprintf(why, cap, "groups of " MANAGER_UNIT " in the systemd user manager");
+	return r == 0;
 }
