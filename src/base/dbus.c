@@ -1,7 +1,7 @@
 /* D-Bus: the connection (dbus.h).
  *
  *	\0AUTH EXTERNAL 31303030\r\n	the uid, as hexadecimal of its digits
- *	BEGIN\r\n			without waiting for what comes back:
+ *	BEGIN\r\n			at once, without waiting for what comes back:
  *	OK 1234deadbeef\r\n		from there on messages, both ways
  *
  * The socket does not block; every wait is a poll until the connection's deadline. Signals and
@@ -108,11 +108,12 @@ static int skip(struct dbus *d, size_t n, struct err *e)
 	return 0;
 }
 
-/* The line that answers AUTH. */
-static int prove(struct dbus *d, struct err *e)
+int dbus_prove(struct dbus *d, struct err *e)
 {
 	const uint8_t *end;
 
+	if (d->proved)
+		return 0;
 	while (!(end = memmem(d->in, d->have, "\r\n", 2))) {
 		if (d->have > LINE_MAX_BYTES)
 			return err_set(e, ERR_SYS, "D-Bus: an endless first line");
@@ -129,8 +130,6 @@ static int prove(struct dbus *d, struct err *e)
 /* The next message that could be an answer; its bytes stay in front until `drop`. */
 static int next(struct dbus *d, struct dbus_in *ret, size_t *ret_len, struct err *e)
 {
-	if (!d->proved && prove(d, e) < 0)
-		return -1;
 	for (;;) {
 		enum dbus_type type;
 		uint32_t len;
@@ -200,34 +199,32 @@ static int connect_to(struct dbus *d, const char *path, struct err *e)
 	return 0;
 }
 
+/* A new connection has room for this. */
+static int introduce(struct dbus *d, struct err *e)
+{
+	char uid[16], text[80];
+	size_t n;
+
+	snprintf(uid, sizeof(uid), "%u", (unsigned)geteuid());
+	n = (size_t)snprintf(text, sizeof(text), "%cAUTH EXTERNAL ", '\0');
+	for (const char *p = uid; *p; p++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%02x", (unsigned)*p);
+	n += (size_t)snprintf(text + n, sizeof(text) - n, "\r\nBEGIN\r\n");
+	return send_all(d, text, n, e);
+}
+
 int dbus_open(struct dbus *d, const char *path, unsigned timeout_ms, struct err *e)
 {
 	d->fd = -1;
-	d->said = d->proved = false;
+	d->proved = false;
 	d->serial = 0;
 	d->have = d->skipped = 0;
 	d->deadline_us = now_us() + timeout_ms * 1000ull;
-	if (connect_to(d, path, e) < 0 || check_peer(d, path, e) < 0) {
+	if (connect_to(d, path, e) < 0 || check_peer(d, path, e) < 0 || introduce(d, e) < 0) {
 		dbus_close(d);
 		return -1;
 	}
 	return 0;
-}
-
-/* Who we are, put in front of the first call. */
-static size_t introduce(struct dbus *d, char *text, size_t cap)
-{
-	char uid[16];
-	size_t n;
-
-	if (d->said)
-		return 0;
-	d->said = true;
-	snprintf(uid, sizeof(uid), "%u", (unsigned)geteuid());
-	n = (size_t)snprintf(text, cap, "%cAUTH EXTERNAL ", '\0');
-	for (const char *p = uid; *p; p++)
-		n += (size_t)snprintf(text + n, cap - n, "%02x", (unsigned)*p);
-	return n + (size_t)snprintf(text + n, cap - n, "\r\nBEGIN\r\n");
 }
 
 int dbus_call(struct dbus *d, const struct dbus_method *m, const struct dbus_out *body,
@@ -235,11 +232,11 @@ int dbus_call(struct dbus *d, const struct dbus_method *m, const struct dbus_out
 {
 	struct dbus_out out;
 	struct dbus_in in;
-	char who[80];
 	size_t len = 0;
 
-	if (dbus_message(&out, m, ++d->serial, body, e) < 0 ||
-	    send_all(d, who, introduce(d, who, sizeof(who)), e) < 0 ||
+	/* A call that comes along with the introduction may lie there until something else comes: a
+	 * manager reads both at once, and then waits for more (systemd 252). */
+	if (dbus_prove(d, e) < 0 || dbus_message(&out, m, ++d->serial, body, e) < 0 ||
 	    send_all(d, out.data, out.len, e) < 0)
 		return -1;
 	for (;;) {

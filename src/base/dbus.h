@@ -79,18 +79,21 @@ int dbus_parse(const uint8_t *data, size_t n, struct dbus_in *ret, struct err *e
 /* The connection. Large: keep it static. */
 struct dbus {
 	int fd;
-	pid_t peer;	   /* who listens there, as the kernel tells */
-	bool said, proved; /* who we are; and the other side took us for it */
+	pid_t peer;  /* who listens there, as the kernel tells */
+	bool proved; /* the other side took us for who we are */
 	uint32_t serial;
 	uint64_t deadline_us; /* CLOCK_MONOTONIC, for everything on this connection */
 	size_t have, skipped;
 	uint8_t in[DBUS_IN_MAX];
 };
 
-/* Connects to the peer whose socket is at `path`, and sends nothing yet. The peer must be root or
- * the caller, and a process that can be seen from here. ERR_MISSING with errno in e->num when
- * nobody listens there. */
+/* Connects to the peer whose socket is at `path` and says who we are, without waiting. The peer
+ * must be root or the caller, and a process that can be seen from here. ERR_MISSING with errno in
+ * e->num when nobody listens there. */
 int dbus_open(struct dbus *d, const char *path, unsigned timeout_ms, struct err *e);
+/* Waits until the other side took us for who we are. For who leaves without a call: a manager would
+ * complain in its log. */
+int dbus_prove(struct dbus *d, struct err *e);
 /* Calls and waits. 0 with the answer, which may be an error (ret->error is not "" then); -1 with
  * *e when there was no answer in time, or none that makes sense: the connection is of no use then.
  */

@@ -31,7 +31,7 @@
 #include "base/fd.h"
 #include "box/manager.h"
 
-enum { SETTLE_US = 2000000, LOCK_US = 500000, STOP_US = 2000000, NAP_MS = 1, NAP_MAX_MS = 64 };
+enum { SETTLE_US = 10000000, LOCK_US = 500000, STOP_US = 10000000, NAP_MS = 1, NAP_MAX_MS = 64 };
 enum { ADMIT_TRIES = 3 };
 enum { SLOT_GROUP = 0 }; /* as in cgroup2.c */
 
