@@ -78,7 +78,7 @@ static int receive(struct dbus *d, struct err *e)
 			d->have += (size_t)r;
 			return 0;
 		}
-		if (r == 0)
+		if (r == 0 || errno == ECONNRESET)
 			return err_set(e, ERR_SYS, "D-Bus: hung up before the answer");
 		if (errno != EINTR && errno != EAGAIN)
 			return err_sys(e, "D-Bus: receive");

@@ -27,7 +27,7 @@ struct manager {
 	char path[CG_PATH_MAX]; /* where the unit's group is, or will be */
 };
 
-/* Finds the manager and where its groups are; sends nothing. ERR_MISSING with the fix when there is
+/* Finds the manager and where its groups are; calls nothing. ERR_MISSING with the fix when there is
  * none. *m is large: keep it static. */
 int manager_open(struct manager *m, struct err *e);
 /* Starts the unit; 0 also when it is there already. The job is queued when this returns, not done.

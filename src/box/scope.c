@@ -25,13 +25,14 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "box/manager.h"
 
-enum { SETTLE_US = 10000000, LOCK_US = 500000, STOP_US = 10000000, NAP_MS = 1, NAP_MAX_MS = 64 };
+enum { SETTLE_US = 10000000, STOP_US = 10000000, NAP_MS = 1, NAP_MAX_MS = 64 };
 enum { ADMIT_TRIES = 3 };
 enum { SLOT_GROUP = 0 }; /* as in cgroup2.c */
 
@@ -119,10 +120,10 @@ static int settle(struct limits *l, struct manager *m, const struct box_limits *
 				return -1;
 			continue;
 		}
-		/* Held as long as the box's group: its descriptor is a copy of this one. A stranger
-		 * may have the lock as well, for anybody may open the directory, so it is not
-		 * waited for without end. */
-		if (flock(fd, LOCK_SH | LOCK_NB) < 0 && spent < LOCK_US)
+		/* Held as long as the box's group, whose descriptor is a copy of this one. Closed
+		 * to other users, who could hold a lock against us. */
+		(void)fchmod(fd, 0700);
+		if (flock(fd, LOCK_SH | LOCK_NB) < 0 && spent < SETTLE_US)
 			continue;
 		if (place_in(l, fd, m->path, want, e) == 0)
 			return 0;
@@ -131,8 +132,8 @@ static int settle(struct limits *l, struct manager *m, const struct box_limits *
 	}
 }
 
-/* One connection for a start, from the place to the admission: one that says nothing is worth a
- * line to the manager's log. Boxes are started one after the other. */
+/* One connection for a start, from the place to the admission: while init is cloned the manager
+ * takes us for who we are. Boxes are started one after the other. */
 static struct manager manager;
 static bool connected;
 

@@ -33,7 +33,7 @@ struct doctor_row {
 	const char *title;
 	bool required; /* missing means: no box can run */
 	bool online;   /* touches the network: only with --online */
-	bool twice;    /* starts boxes and may need longer */
+	bool twice;    /* starts boxes, or asks a service manager, and may need longer */
 	bool nested;   /* needs a user namespace: not tried when there is none */
 	void (*probe)(const struct doctor_row *row, struct doctor_result *r);
 	const char *cost; /* what a failing row costs */

@@ -60,6 +60,7 @@ const struct doctor_row doctor_rows[] = {
 	  .cost = "one lock less: seccomp, namespaces and dropped capabilities remain" },
 	{ .id = "limits",
 	  .title = "limits",
+	  .twice = true,
 	  .probe = doctor_limits,
 	  .cost = "a box can pass its memory limit for moments and hide memory; not for hostile code, and --require-limits refuses" },
 	{ .id = "box",

@@ -155,7 +155,7 @@ def test_gc_against_starts():
     try:
         for _ in range(15):
             r = box("--require-limits", "--", "echo", "ran", timeout=300)
-            assert r.rc == 0 and r.o.out == "ran\n" and r.o["limits"]["memory"]["rung"] == "scope", r
+            assert r.rc == 0 and r.o.out == "ran\n" and r.o["limits"]["memory"]["rung"] == "scope", r.o
     finally:
         stop.kill()
         stop.wait()
