@@ -48,6 +48,11 @@ static int wait_for(const struct dbus *d, short events, struct err *e)
 	return 0;
 }
 
+static int hung_up(struct err *e)
+{
+	return err_set(e, ERR_SYS, "D-Bus: hung up before the answer");
+}
+
 static int send_all(struct dbus *d, const void *data, size_t n, struct err *e)
 {
 	const uint8_t *p = data;
@@ -56,7 +61,8 @@ static int send_all(struct dbus *d, const void *data, size_t n, struct err *e)
 		ssize_t w = send(d->fd, p, n, MSG_NOSIGNAL);
 
 		if (w < 0 && errno != EINTR && errno != EAGAIN)
-			return err_sys(e, "D-Bus: send");
+			return errno == EPIPE || errno == ECONNRESET ? hung_up(e)
+								     : err_sys(e, "D-Bus: send");
 		if (w < 0) {
 			if (wait_for(d, POLLOUT, e) < 0)
 				return -1;
@@ -79,7 +85,7 @@ static int receive(struct dbus *d, struct err *e)
 			return 0;
 		}
 		if (r == 0 || errno == ECONNRESET)
-			return err_set(e, ERR_SYS, "D-Bus: hung up before the answer");
+			return hung_up(e);
 		if (errno != EINTR && errno != EAGAIN)
 			return err_sys(e, "D-Bus: receive");
 		if (wait_for(d, POLLIN, e) < 0)

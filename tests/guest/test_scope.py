@@ -153,7 +153,7 @@ def test_gc_against_starts():
     """A unit that is stopped between any two steps of a start is asked for again; no box is ended by it."""
     stop = subprocess.Popen(["sh", "-c", 'while :; do "$0" gc >/dev/null; done', boxlib.CLOCHE])
     try:
-        for _ in range(15):
+        for _ in range(6):
             r = box("--require-limits", "--", "echo", "ran", timeout=300)
             assert r.rc == 0 and r.o.out == "ran\n" and r.o["limits"]["memory"]["rung"] == "scope", r.o
     finally:
