@@ -83,11 +83,12 @@ static int connect_to(struct manager *m, struct err *e)
 {
 	const char *dir = getenv("XDG_RUNTIME_DIR");
 	char usual[40], path[4096 + 32];
+	struct err why = { .kind = ERR_MISSING };
 
 	snprintf(usual, sizeof(usual), "/run/user/%u", (unsigned)geteuid());
 	if (dir && dir[0] == '/' && strlen(dir) < 4096 && strcmp(dir, usual) != 0) {
 		snprintf(path, sizeof(path), "%s/systemd/private", dir);
-		if (dbus_open(&m->bus, path, ANSWER_MS, e) == 0)
+		if (dbus_open(&m->bus, path, ANSWER_MS, &why) == 0)
 			return 0;
 	}
 	snprintf(path, sizeof(path), "%s/systemd/private", usual);
@@ -95,6 +96,10 @@ static int connect_to(struct manager *m, struct err *e)
 		return 0;
 	if (e->kind != ERR_MISSING)
 		return -1;
+	if (why.kind != ERR_MISSING) {
+		*e = why;
+		return -1;
+	}
 	if (access("/run/systemd/system", F_OK) < 0)
 		return err_set(e, ERR_MISSING, "no systemd runs here");
 	return err_set(e, ERR_MISSING,
@@ -107,8 +112,11 @@ int manager_open(struct manager *m, struct err *e)
 	m->bus.fd = -1;
 	if (geteuid() == 0)
 		return err_set(e, ERR_MISSING, "root makes its groups itself");
-	if (connect_to(m, e) < 0)
+	if (connect_to(m, e) < 0) {
+		e->kind = ERR_MISSING; /* a stranger there is this rung's trouble, no order of the
+					  caller's */
 		return -1;
+	}
 	if (locate(m, e) < 0) {
 		manager_close(m);
 		return -1;
@@ -121,7 +129,7 @@ void manager_close(struct manager *m)
 	struct err e;
 
 	if (m->bus.fd >= 0)
-		(void)dbus_prove(&m->bus, &e);
+		(void)dbus_prove(&m->bus, &e); /* else it complains in its log */
 	dbus_close(&m->bus);
 }
 
@@ -132,8 +140,10 @@ static int call(struct manager *m, const char *member, const char *signature,
 	struct dbus_method method = { name, object, interface, member, signature };
 	struct dbus_in in;
 
-	if (dbus_call(&m->bus, &method, body, &in, e) < 0)
+	if (dbus_call(&m->bus, &method, body, &in, e) < 0) {
+		dbus_close(&m->bus);
 		return err_prefix(e, "the user manager");
+	}
 	if (!in.error[0] || (except && strcmp(in.error, except) == 0))
 		return 0;
 	return err_set(e, ERR_SYS, "the user manager: %s: %s", member,

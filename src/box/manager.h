@@ -30,7 +30,8 @@ struct manager {
 /* Finds the manager and where its groups are; calls nothing. ERR_MISSING with the fix when there is
  * none. *m is large: keep it static. */
 int manager_open(struct manager *m, struct err *e);
-/* Starts the unit; 0 also when it is there already. The job is queued when this returns, not done.
+/* The three calls: -1 with *e, and m->bus.fd is -1 when no further one makes sense. Starts the
+ * unit; 0 also when it is there already. The job is queued when this returns, not done.
  */
 int manager_start(struct manager *m, struct err *e);
 /* Moves a process of the caller's into the unit's group ("") or one below it ("/name"). */

@@ -57,14 +57,12 @@ static pid_t stand_in(void)
 	_exit(0);
 }
 
-static int make_unit(struct manager *m, struct err *e)
+/* The unit's group, once the unit is started. */
+static int make_group(struct manager *m, struct err *e)
 {
-	pid_t pid;
+	pid_t pid = stand_in();
 	int r;
 
-	if (manager_start(m, e) < 0)
-		return -1;
-	pid = stand_in();
 	if (pid < 0)
 		return err_sys(e, "fork");
 	r = manager_attach(m, "", pid, e);
@@ -116,8 +114,14 @@ static int settle(struct limits *l, struct manager *m, const struct box_limits *
 		if (fd < 0) {
 			if (errno != ENOENT)
 				return err_sys(e, "%.200s", m->path);
-			if (make_unit(m, e) < 0 && spent >= SETTLE_US)
+			if (manager_start(m, e) < 0)
 				return -1;
+			if (make_group(m, e) < 0) {
+				if (m->bus.fd < 0 || spent >= SETTLE_US)
+					return -1;
+			} else if (spent >= SETTLE_US) {
+				return err_set(e, ERR_SYS, "the user manager made no group");
+			}
 			continue;
 		}
 		/* Held as long as the box's group, whose descriptor is a copy of this one. Closed
@@ -275,15 +279,17 @@ bool scope_probe(char *why, size_t cap)
 {
 	const struct box_limits want = { .memory = 64 << 20, .pids = 64, .cpus = 1 };
 	static struct limits l;
+	unsigned held;
 	struct err e;
-	int r;
 
 	limits_clear(&l);
-	r = scope_place(&l, &want, &e);
-	scope_close(&l);
-	if (r < 0)
+	if (scope_place(&l, &want, &e) < 0)
 		snprintf(why, cap, "%s", e.msg);
-	else
-		snprintf(why, cap, "groups of " MANAGER_UNIT " in the systemd user manager");
-	return r == 0;
+	held = l.held & LIMITS_BOTH;
+	if (held)
+		snprintf(why, cap, "%s, below %s",
+			 held == LIMITS_BOTH ? "memory and pids" : "memory or pids alone",
+			 manager.path);
+	scope_close(&l);
+	return held == LIMITS_BOTH;
 }

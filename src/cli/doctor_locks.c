@@ -199,10 +199,16 @@ static void limits_fix(struct doctor_result *r, char why[200])
 			r,
 			"docker run --cgroupns private --security-opt writable-cgroups=true ...    # Docker 28; other processes below the root group\n"
 			"podman run --cgroupns private --security-opt unmask=/sys/fs/cgroup ...");
+	else if (geteuid() != 0 && access("/run/systemd/system", F_OK) == 0 &&
+		 !limits_rung_probe(LIMITS_RUNG_SCOPE, why, 200))
+		doctor_fix(
+			r,
+			"sudo loginctl enable-linger %u    # a systemd manager of your own, which lends cloche groups\n"
+			"in a service of systemd: Delegate=yes, and DelegateSubgroup=main where it runs more than cloche",
+			(unsigned)geteuid());
 	else
 		doctor_fix(
 			r,
-			"systemd-run --user --scope -p Delegate=yes cloche run ...    # after a login over ssh, first: loginctl enable-linger\n"
 			"in a service of systemd: Delegate=yes, and DelegateSubgroup=main where it runs more than cloche\n"
 			"in a container: its processes in a group below the root of /sys/fs/cgroup\n"
 			"or name a group that was delegated to you: CLOCHE_CGROUP=/sys/fs/cgroup/...");

@@ -76,7 +76,7 @@ const struct doctor_row doctor_rows[] = {
 	  .probe = doctor_idmap,
 	  .cost = "a root caller can't share a directory with a box",
 	  .fix = "run cloche as an ordinary user, or on a kernel from 5.12 on" },
-	{ .id = "session", .title = "user manager", .probe = doctor_session },
+	{ .id = "session", .title = "user manager", .twice = true, .probe = doctor_session },
 	{ .id = "dirs",
 	  .title = "own directories",
 	  .probe = doctor_dirs,

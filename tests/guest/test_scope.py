@@ -6,13 +6,11 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-import boxlib  # noqa: E402
-from boxlib import box, cloche, running, wait_for  # noqa: E402
+import boxlib
+from boxlib import box, cloche, running, wait_for
 
 UNIT = "cloche-boxes.service"
 
