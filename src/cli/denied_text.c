@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 /* Of one action: the options that allow it together, and the first reason why none do. */
 struct action {
 	char options[DENIAL_TEXT];
@@ -23,11 +25,19 @@ static void gather(struct action *a, const struct denial *d)
 			 d->allow_with);
 }
 
+static const char *quoted(char *buf, size_t cap, const char *text)
+{
+	char safe[128];
+
+	buf[0] = '\0';
+	return denial_word(buf, cap, str_printable(safe, sizeof(safe), text)) ? buf : "?";
+}
+
 static void tell_call(const struct box_spec *s, const struct box_denied *call,
 		      void (*say)(const char *head, const char *text))
 {
 	struct action a = { .options = "", .reason = "" };
-	char line[DENIAL_TEXT + 512], times[40] = "", text[DENIAL_TEXT];
+	char line[DENIAL_TEXT + 512], times[40] = "", text[DENIAL_TEXT], path[512], comm[96];
 	struct denial d = { .what = NULL };
 
 	for (unsigned p = 0; denied_policy(s, call, p, &d, text); p++)
@@ -35,9 +45,10 @@ static void tell_call(const struct box_spec *s, const struct box_denied *call,
 	if (call->count > 1)
 		snprintf(times, sizeof(times), ", %llu times", (unsigned long long)call->count);
 	snprintf(line, sizeof(line), "refused: %s%s%s by %s (host pid %d)%s; %s%s",
-		 d.what ? d.what : "a call", d.path ? " to " : "", d.path ? d.path : "",
-		 call->comm[0] ? call->comm : "a process", call->pid, times,
-		 a.reason[0] ? "" : "to allow it: ", a.reason[0] ? a.reason : a.options);
+		 d.what ? d.what : "a call", d.path ? " to " : "",
+		 d.path ? quoted(path, sizeof(path), d.path) : "",
+		 call->comm[0] ? quoted(comm, sizeof(comm), call->comm) : "a process", call->pid,
+		 times, a.reason[0] ? "" : "to allow it: ", a.reason[0] ? a.reason : a.options);
 	say("note", line);
 }
 
