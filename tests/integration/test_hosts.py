@@ -33,7 +33,9 @@ HOSTS = {
     "`user.max_user_namespaces=0`": Host(wrap=("unshare", "-Ur"), shell="echo 0 >/proc/sys/user/max_user_namespaces"),
     "a filter that refuses namespaces (EPERM)": Host(preexec=filter_calls([UNSHARE, CLONE3], EPERM)),
     "a filter that hides `clone3` (ENOSYS)": Host(preexec=filter_calls([CLONE3], ENOSYS)),
-    "a chroot": Host(root='mkdir -p $T/r; mount --rbind / $T/r; set -- chroot $T/r "$@"'),
+    "a chroot into a directory": Host(root='mkdir -p $T/proc; mount -t proc proc $T/proc; set -- chroot $T "$@"', program="/bin/cloche",
+                                      callers=("root",)),
+    "a chroot into a mount": Host(root='mkdir -p $T/r; mount --rbind / $T/r; set -- chroot $T/r "$@"'),
     "ids that are mapped to nobody": Host(wrap=("unshare", "-U")),
     # parts that are missing
     "no `/proc`": Host(root="umount -l /proc"),
