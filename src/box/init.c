@@ -154,7 +154,7 @@ static int init_limits(struct init *in, const struct init_order *o, int *fds, si
 	in->n_leave = n - o->enter;
 	memcpy(in->leave, fds + o->enter, in->n_leave * sizeof(fds[0]));
 	if (unshare(CLONE_NEWCGROUP) < 0) {
-		err_sys(e, "make a cgroup namespace");
+		userns_step("cgroup namespace", e);
 		return err_at(e, STAGE_NAMESPACE);
 	}
 	return limits_inside(a->spec, a->kernel_limits, e) < 0 ? err_at(e, STAGE_LIMITS) : 0;
@@ -220,9 +220,8 @@ static int init_build(struct init *in, struct err *e)
 	init_alive(in);
 	if (init_ids(a, e) < 0 || init_life(a, e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
-	/* While the outer /proc is there to say why it may be refused. */
 	if (sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0) {
-		userns_refused("host name", errno, e);
+		userns_step("host name", e);
 		return err_at(e, STAGE_NAMESPACE);
 	}
 	mark(in, MARK_IDS);

@@ -31,6 +31,8 @@ HOSTS = {
     "an ordinary login": Host(),
     # namespaces that are forbidden
     "`user.max_user_namespaces=0`": Host(wrap=("unshare", "-Ur"), shell="echo 0 >/proc/sys/user/max_user_namespaces"),
+    **{f"`user.max_{n}_namespaces=0`": Host(wrap=("unshare", "-Ur"), shell=f"echo 0 >/proc/sys/user/max_{n}_namespaces")
+       for n in ("mnt", "pid", "net", "ipc", "uts", "cgroup")},
     "a filter that refuses namespaces (EPERM)": Host(preexec=filter_calls([UNSHARE, CLONE3], EPERM)),
     "a filter that hides `clone3` (ENOSYS)": Host(preexec=filter_calls([CLONE3], ENOSYS)),
     "a chroot into a directory": Host(root='mkdir -p $T/proc; mount -t proc proc $T/proc; set -- chroot $T "$@"', program="/bin/cloche",
@@ -77,7 +79,6 @@ HOSTS = {
     "no process more": Host(wrap=("prlimit", "--nproc=0:0")),
     "files of 0 bytes at most": Host(wrap=("prlimit", "--fsize=0:0")),
     "files of 1 MiB at most": Host(wrap=("prlimit", "--fsize=1048576")),
-    "1 MiB of address space": Host(wrap=("prlimit", "--as=1048576")),
     "256 MiB of address space": Host(wrap=("prlimit", "--as=268435456")),
     # containers
     "`docker run`": crun(),

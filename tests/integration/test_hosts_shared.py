@@ -240,7 +240,7 @@ def test_the_runtime_directory_is_somebody_elses(what):
         place.close()
 
 
-@pytest.mark.parametrize("limit", ["fsize=0", "fsize=100", "nofile=63:63", "as=1048576"])
+@pytest.mark.parametrize("limit", ["fsize=0", "fsize=100", "nofile=63:63"])
 def test_a_limit_leaves_nothing_half_made(tmp_path, limit):
     """What is kept ready is made whole or not at all, and is made at the next start."""
     env = {"HOME": str(tmp_path)}
