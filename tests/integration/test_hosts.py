@@ -1,13 +1,10 @@
 """Where cloche runs: every row of docs/HOSTS.md on a host made for it, as root and as an ordinary user. A box there is what the kernel says it is,
 or there is one line with the cause and what to change, and nothing ran; `cloche doctor` says the same."""
 import json
-import os
 import pathlib
 import platform
 import re
 import signal
-import socket
-import subprocess
 
 import boxlib
 import hosts
@@ -102,8 +99,9 @@ HOSTS = {
 
 def rows():
     """Of docs/HOSTS.md: host -> (what a box is there, what is said, what to change)."""
+    text = (boxlib.ROOT / "docs" / "HOSTS.md").read_text(encoding="utf-8")
     found = {}
-    for line in (boxlib.ROOT / "docs" / "HOSTS.md").read_text(encoding="utf-8").splitlines():
+    for line in text[text.index("## Machines and logins"):text.index("## Workspaces")].splitlines():
         cells = [c.strip() for c in line.strip("|").split("|")]
         if line.startswith("| ") and len(cells) == 4 and cells[0] != "host":
             assert cells[0] not in found, cells[0]

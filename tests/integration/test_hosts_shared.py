@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import threading
 
@@ -138,7 +137,7 @@ def as_user(uid, program, *args, **env):
 
 
 @pytest.fixture
-def two(request):
+def two():
     """A directory that both users may write, with a program in it."""
     place = hosts.Place("root")
     shared = place.path("shared")
