@@ -238,3 +238,22 @@ int userns_refused(const char *what, int num, struct err *e)
 	return err_set(e, ERR_MISSING, "this host gives no namespace for a box: %s; fix: %s",
 		       why.cause, why.fix);
 }
+
+int userns_step(const char *what, struct err *e)
+{
+	int num = errno;
+
+	err_set(e, ERR_NAMESPACE, "%s", what);
+	e->num = num;
+	return -1;
+}
+
+void userns_explain(struct err *e)
+{
+	struct err step = *e;
+
+	if (e->kind != ERR_NAMESPACE)
+		return;
+	userns_refused(step.msg, step.num, e);
+	e->stage = step.stage;
+}
