@@ -225,6 +225,9 @@ PROGRAMS = {
                                     "`~/.cache/huggingface` is refused while it holds a token; `hub` in it is not", setup=hub),
     "chromium": Program(f"{CHROMIUM} {BROWSE} --dump-dom {PAGE}", (CHROMIUM,), ("-m", "2g", "--pids", "512", "--shm-size", "512m"),
                         "`--no-sandbox`: [see below](#chromium)", r"<body>42</body>", once=True),
+    "chromium, untrusted": Program(f"{CHROMIUM} {BROWSE} --dump-dom {PAGE}", (CHROMIUM,),
+                                   ("--security-profile", "untrusted", "-m", "2g", "--pids", "512", "--shm-size", "512m"),
+                                   "the same", r"<body>42</body>", once=True),
 }
 
 # What runtimes lean on, each alone.
