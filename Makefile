@@ -37,6 +37,7 @@ demo: all
 # Every part runs, whatever an earlier one said, so that one run shows all there is to mend.
 test:
 	@tools/deps test
+	@tools/deps programs
 	@$(MAKE) --no-print-directory all
 	@failed=; export FUZZ_SECONDS=$${FUZZ_SECONDS:-2}; for part in check-style unit unit-clang analyze fuzz suite; do \
 		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
