@@ -16,7 +16,7 @@ INSTALLED = "/usr/local/bin/cloche"
 PROFILE = pathlib.Path("/etc/apparmor.d/cloche")
 EVERYTHING = """abi <abi/4.0>,
 profile everything /{,**} {
-  file rwlkm,
+  /{,**} rwlkm,
   /{,**} pix,
   capability, network, unix, dbus, signal, ptrace, mount, remount, umount, pivot_root, mqueue, io_uring, change_profile,
 }
