@@ -59,8 +59,21 @@ def place_at(request, filesystem):
     return kind, request.param, at(request.param)
 
 
+def kernel():
+    return tuple(map(int, os.uname().release.split("-")[0].split(".")[:2]))
+
+
 def cloche(who, *args):
     return boxlib.communicate([*AS[who], boxlib.CLOCHE, "run", "-q", *map(os.fspath, args)])
+
+
+def can_not_map(r, kind, who):
+    """Root's files are shown to a box through an id-mapped mount only, which these can't have: refused, with what to do."""
+    if who == "user" or kind not in ("fuse", "tmpfs") or (kind == "tmpfs" and kernel() >= (6, 3)):
+        return False
+    assert r.rc == 125 and r.out == b"" and r.err.count(b"\n") == 1, r
+    assert b"run cloche as the directory's owner, or copy it to ext4" in r.err, r
+    return True
 
 
 def test_workspace(place_at):
@@ -68,7 +81,9 @@ def test_workspace(place_at):
     (d / "given").write_text("given\n")
     os.chown(d / "given", d.stat().st_uid, d.stat().st_gid)
     r = cloche(who, "--workspace", d, "--", "sh", "-c", "cat given; echo made >made; mkdir -p sub; echo more >>given; stat -c %u given made .")
-    print(kind, who, r)
+    if can_not_map(r, kind, who):
+        assert not (d / "made").exists() and (d / "given").read_text() == "given\n"
+        return
     assert r.rc == 0, (kind, who, r)
     assert r.out.split() == [b"given", b"1000", b"1000", b"1000"], (kind, who, r)
     assert (d / "made").read_text() == "made\n" and (d / "given").read_text() == "given\nmore\n"
@@ -78,8 +93,16 @@ def test_workspace(place_at):
 def test_read_only_volume(place_at):
     kind, who, d = place_at
     (d / "given").write_text("given\n")
-    r = cloche(who, "-v", f"{d}:/data:ro", "--", "sh", "-c", "cat /data/given; echo x 2>/dev/null >/data/new; rm -f /data/given; ls /data/given")
-    print(kind, who, r, r.raw_err)
+    args = ("-v", f"{d}:/data:ro", "--", "sh", "-c", "cat /data/given; echo x 2>/dev/null >/data/new; rm -f /data/given; ls /data/given")
+    r = cloche(who, *args)
+    if can_not_map(r, kind, who):
+        return
     assert r.rc == 0, (kind, who, r)
     assert r.out == b"given\n/data/given\n", (kind, who, r)
     assert (d / "given").read_text() == "given\n" and not (d / "new").exists()
+    # No overlay stands over a file system that takes names as the same whatever their case: a bind then, which is not enough for hostile code.
+    r = cloche(who, "--security-profile", "untrusted", *args)
+    if kind == "vfat":
+        assert r.rc == 125 and r.out == b"" and b"untrusted profile takes nothing less" in r.err, (kind, who, r)
+    else:
+        assert r.rc == 0 and r.out == b"given\n/data/given\n", (kind, who, r)
