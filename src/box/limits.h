@@ -161,10 +161,15 @@ int limits_watch(struct limits *l, pid_t pid, struct err *e);
 int limits_watch_workspace(struct limits *l, int dirfd, struct err *e);
 
 /* In the child, inside its user namespace, before capabilities go: resource limits (NPROC under
- * supervised, FSIZE, NOFILE, CORE {1,1}, caller's ulimits which may only lower) and, for --cpus,
+ * supervised, FSIZE, CORE {1,1}, caller's ulimits which may only lower) and, for --cpus,
  * affinity to ceil(cpus). No allocation. `rung_kernel` tells whether memory and pids are held by a
  * cgroup (l->rung->kernel, told by the parent). */
 int limits_inside(const struct box_spec *spec, bool rung_kernel, struct err *e);
+/* In the command itself, just before it executes: RLIMIT_NOFILE. Init keeps the caller's own,
+ * because the kernel holds it against all descriptors that the user's processes have on their way
+ * through sockets, other boxes' too: with the box's limit, init could not send the listener while
+ * one of them keeps as many on their way as it may. */
+int limits_files(const struct box_spec *spec, bool rung_kernel, struct err *e);
 
 /* How long the monitor may sleep before the next limits_check, in milliseconds; -1 when only
  * event_fd matters. */

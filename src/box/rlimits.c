@@ -197,30 +197,43 @@ static void collect(const struct box_spec *spec, bool rung_kernel, struct wanted
 	want_limit(&w[RLIMIT_CORE], 1, 1);
 }
 
+static int lower(int r, const struct wanted *w, struct err *e)
+{
+	struct rlimit have, set;
+
+	if (!w->set)
+		return 0;
+	if (getrlimit(r, &have) < 0) {
+		err_sys(e, "reading resource limit %d", r);
+		return err_at(e, STAGE_LIMITS);
+	}
+	/* RLIM_INFINITY is the largest number in both libraries, as BOX_LIMIT_NONE is here. */
+	set.rlim_max = w->hard < have.rlim_max ? w->hard : have.rlim_max;
+	set.rlim_cur = w->soft < set.rlim_max ? w->soft : set.rlim_max;
+	if (setrlimit(r, &set) < 0) {
+		err_sys(e, "setting resource limit %d to %llu", r,
+			(unsigned long long)set.rlim_max);
+		return err_at(e, STAGE_LIMITS);
+	}
+	return 0;
+}
+
+int limits_files(const struct box_spec *spec, bool rung_kernel, struct err *e)
+{
+	struct wanted w[RESOURCES] = { 0 };
+
+	collect(spec, rung_kernel, w);
+	return lower(RLIMIT_NOFILE, &w[RLIMIT_NOFILE], e);
+}
+
 int limits_inside(const struct box_spec *spec, bool rung_kernel, struct err *e)
 {
 	struct wanted w[RESOURCES] = { 0 };
 
 	collect(spec, rung_kernel, w);
-	for (int r = 0; r < RESOURCES; r++) {
-		struct rlimit have, set;
-
-		if (!w[r].set)
-			continue;
-		if (getrlimit(r, &have) < 0) {
-			err_sys(e, "reading resource limit %d", r);
-			return err_at(e, STAGE_LIMITS);
-		}
-		/* RLIM_INFINITY is the largest number in both libraries, as BOX_LIMIT_NONE is here.
-		 */
-		set.rlim_max = w[r].hard < have.rlim_max ? w[r].hard : have.rlim_max;
-		set.rlim_cur = w[r].soft < set.rlim_max ? w[r].soft : set.rlim_max;
-		if (setrlimit(r, &set) < 0) {
-			err_sys(e, "setting resource limit %d to %llu", r,
-				(unsigned long long)set.rlim_max);
-			return err_at(e, STAGE_LIMITS);
-		}
-	}
+	for (int r = 0; r < RESOURCES; r++)
+		if (r != RLIMIT_NOFILE && lower(r, &w[r], e) < 0)
+			return -1;
 	if (spec->limits.cpus > 0 && narrow(limits_whole_cpus(spec->limits.cpus), e) < 0)
 		return err_at(e, STAGE_LIMITS);
 	return 0;
