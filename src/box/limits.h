@@ -82,12 +82,13 @@ struct limit_walk {
 	int fd; /* the directory being read, or -1 between two passes */
 	unsigned depth;
 	struct {
-		uint64_t ino;
+		uint64_t dev, ino;
 		int64_t pos;
-	} up[LIMIT_WALK_DEPTH];	 /* the way back */
-	uint64_t dev, sum, last; /* device walked; bytes so far; bytes of the last whole pass */
-	uint64_t free_then;	 /* free bytes of the file system when the last pass ended */
-	bool whole;		 /* one pass has ended */
+	} up[LIMIT_WALK_DEPTH]; /* the way back */
+	uint64_t dev, sum,
+		last; /* device of this directory; bytes so far; bytes of the last whole pass */
+	uint64_t free_then; /* free bytes of the file system when the last pass ended */
+	bool whole;	    /* one pass has ended */
 };
 
 /* One box's limits. No heap: the caller keeps it. Fields are the rung's own, except `rung`, `state`

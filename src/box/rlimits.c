@@ -173,6 +173,13 @@ static void collect(const struct box_spec *spec, bool rung_kernel, struct wanted
 	uint64_t cap = l->pids == 0 ? LIMITS_PIDS_DEFAULT : l->pids;
 
 	want_limit(&w[RLIMIT_NOFILE], LIMITS_OPEN_FILES_SOFT, LIMITS_OPEN_FILES_HARD);
+	/* A caller who may have real-time or better priority does not lend it: such a box would
+	 * keep cloche itself from running. */
+	want_limit(&w[RLIMIT_RTPRIO], 0, 0);
+	want_limit(&w[RLIMIT_NICE], 0, 0);
+	/* Timers and queued signals are counted for the user outside, who would be left with none.
+	 */
+	want_limit(&w[RLIMIT_SIGPENDING], LIMITS_SIGPENDING, LIMITS_SIGPENDING);
 	if (!rung_kernel)
 		/* Sockets and pipes are memory that no sampler sees: few descriptors keep it small.
 		 */

@@ -7,10 +7,12 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import stat
 import struct
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -118,6 +120,68 @@ def test_descriptors_on_their_way_stop_no_other_box(probe, box):
             assert r.rc == 0, r
             assert r.o.out.split()[0] == "1024"
         assert r.o["limits"]["open_files"]["effective"] == int(r.o.out.split()[1])
+        p.terminate()
+        p.wait(boxlib.HANG)
+
+
+def test_timers_of_the_user_are_not_used_up(probe, box):
+    """Timers and queued signals are counted for the user outside; the caller's limit is for all that he runs."""
+    limit = resource.getrlimit(resource.RLIMIT_SIGPENDING)[0]
+    control = subprocess.run([str(probe.path), "timers"], capture_output=True, timeout=60, check=True).stdout.split()
+    assert int(control[1]) > min(limit, 20000) // 2
+    r = probe.run("timers")
+    assert r.rc == 0 and 0 < int(r.o.out.split()[1]) <= 4096, r
+    r = box("--", "sh", "-c", "cat /proc/self/limits")
+    for name in ("Max realtime priority", "Max nice priority"):
+        line = next(row for row in r.o.out.splitlines() if row.startswith(name))
+        assert line[len(name):].split()[:2] == ["0", "0"], line
+
+
+READS = """
+import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.connect(%r)
+_, (there, *_), _, _ = socket.recv_fds(s, 9, 9)
+def told(what):
+    try:
+        return repr(what())
+    except OSError as e:
+        return e.strerror
+print(told(lambda: os.stat(there).st_ino > 0))
+print(told(lambda: "beside" in os.listdir(os.open("..", os.O_RDONLY, dir_fd=there))))
+print(told(lambda: os.read(os.open("../beside", os.O_RDONLY, dir_fd=there), 9)))
+print(told(lambda: os.read(os.open("/proc/self/fd/%%d/../beside" %% there, os.O_RDONLY), 9)))
+print(told(lambda: os.close(os.open("../beside", os.O_WRONLY, dir_fd=there))))
+"""
+
+
+def test_a_directory_that_a_server_hands_over_leads_nowhere(box, public):
+    """Whoever listens in a shared directory may hand the box a descriptor. What is open is open; what lies around it stays shut."""
+    os.mkdir(public / "ws")
+    os.mkdir(public / "given")
+    (public / "beside").write_text("secret")
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(str(public / "ws" / "s"))
+    s.listen(2)
+
+    def serve():
+        for _ in range(2):
+            c, _ = s.accept()
+            with c:
+                fd = os.open(public / "given", os.O_RDONLY)
+                socket.send_fds(c, [b"x"], [fd])
+                os.close(fd)
+
+    server = threading.Thread(target=serve, daemon=True)
+    server.start()
+    control = subprocess.run([sys.executable, "-c", READS % str(public / "ws" / "s")], capture_output=True, text=True, timeout=60,
+                             check=True).stdout.splitlines()
+    assert control == ["True", "True", "b'secret'", "b'secret'", "None"]
+    r = box("--workspace", public / "ws", "--", "python3", "-c", READS % "/workspace/s")
+    server.join(60)
+    s.close()
+    assert r.rc == 0, r
+    assert r.o.out.splitlines() == ["True"] + ["Permission denied"] * 4
 
 
 def test_a_filter_of_its_own_hides_the_record_and_not_the_refusal(probe):
@@ -189,9 +253,12 @@ def test_locks_through_a_read_only_directory_are_the_boxes_own(box, ws):
             with open(ws / "f", encoding="utf-8") as f:
                 try:
                     fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return True
+                    free = True
                 except BlockingIOError:
-                    return False
+                    free = False
+            p.stdin.close()
+            p.wait(boxlib.HANG)
+            return free
 
     assert host_may_lock("-v", f"{ws}:/s:ro")
     assert not host_may_lock("-v", f"{ws / 'f'}:/s/f:ro")  # the control, as documented

@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "probe.h"
@@ -238,6 +240,20 @@ int cmd_passing(int argc, char **argv)
 	printf("passing %d %s\n", n, errno == ETOOMANYREFS ? "ETOOMANYREFS" : errname(errno));
 	fflush(stdout);
 	sleep(300);
+	return 0;
+}
+
+/* Makes timers until the kernel gives no more, 20,000 at most: "timers N". */
+int cmd_timers(int argc, char **argv)
+{
+	struct sigevent none = { .sigev_notify = SIGEV_NONE };
+	int n = 0, id;
+
+	(void)argc;
+	(void)argv;
+	while (n < 20000 && syscall(SYS_timer_create, CLOCK_MONOTONIC, &none, &id) == 0)
+		n++;
+	printf("timers %d\n", n);
 	return 0;
 }
 
