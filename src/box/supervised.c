@@ -68,12 +68,38 @@ static void add_children(struct tree *t, int task, const char *tid)
 	}
 }
 
-/* The children of all threads; with one thread, the usual case, no directory is read. */
-static void look_at_tasks(struct tree *t, int proc, pid_t pid)
+static bool read_statm(int dir, const char *path, uint64_t *ret_resident, uint64_t *ret_shared)
+{
+	char text[128], *end;
+
+	if (fd_read_file_at(dir, path, text, sizeof(text)) <= 0)
+		return false;
+	strtoull(text, &end, 10);
+	*ret_resident = strtoull(end, &end, 10);
+	*ret_shared = strtoull(end, &end, 10);
+	return true;
+}
+
+/* Adds the pages that a process or thread has; false when it has none (any more). */
+static bool add_pages(struct tree *t, int dir, const char *path)
+{
+	uint64_t resident, shared;
+
+	if (!read_statm(dir, path, &resident, &shared) || resident == 0)
+		return false;
+	t->pages += resident;
+	t->shared += shared;
+	return true;
+}
+
+/* The children of all threads; with one thread, the usual case, no directory is read. A process
+ * whose first thread has ended tells nothing of its memory by itself (`counted` is false): any of
+ * its other threads does. */
+static void look_at_tasks(struct tree *t, int proc, pid_t pid, bool counted)
 {
 	_cleanup_fd_ int task = openat(proc, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_Alignas(8) char buf[8192];
-	char tid[16];
+	char tid[16], statm[32];
 	struct stat st;
 	ssize_t n;
 
@@ -95,20 +121,12 @@ static void look_at_tasks(struct tree *t, int proc, pid_t pid)
 				continue;
 			t->tasks++;
 			add_children(t, task, d->name);
+			if (counted)
+				continue;
+			snprintf(statm, sizeof(statm), "%.20s/statm", d->name);
+			counted = add_pages(t, task, statm);
 		}
 	}
-}
-
-static bool read_statm(int proc, uint64_t *ret_resident, uint64_t *ret_shared)
-{
-	char text[128], *end;
-
-	if (fd_read_file_at(proc, "statm", text, sizeof(text)) <= 0)
-		return false;
-	strtoull(text, &end, 10);
-	*ret_resident = strtoull(end, &end, 10);
-	*ret_shared = strtoull(end, &end, 10);
-	return true;
 }
 
 static void walk(struct tree *t, pid_t init)
@@ -118,18 +136,13 @@ static void walk(struct tree *t, pid_t init)
 	t->pid[t->n++] = init;
 	for (size_t i = 0; i < t->n; i++) {
 		_cleanup_fd_ int proc = -1;
-		uint64_t resident, shared;
 		char path[32];
 
 		snprintf(path, sizeof(path), "/proc/%d", (int)t->pid[i]);
 		proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (proc < 0)
 			continue;
-		if (read_statm(proc, &resident, &shared)) {
-			t->pages += resident;
-			t->shared += shared;
-		}
-		look_at_tasks(t, proc, t->pid[i]);
+		look_at_tasks(t, proc, t->pid[i], add_pages(t, proc, "statm"));
 	}
 }
 

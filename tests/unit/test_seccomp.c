@@ -6,10 +6,13 @@
  * for the others the arguments are drawn from every constant that stands in the program, and its neighbours. */
 #include "unit.h"
 
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "box/seccomp.h"
@@ -45,7 +48,7 @@ static const char *const usual[] = {
 	"execve", "execveat", "exit_group", "wait4", "waitid", "futex", "futex_waitv", "rseq", "membarrier", "getrandom",
 	"memfd_create", "faccessat2", "close_range", "epoll_pwait2", "pidfd_open", "pidfd_send_signal", "copy_file_range", "fchmodat2",
 	"sched_setaffinity", "sched_getaffinity", "prlimit64", "setpriority", "prctl", "arch_prctl", "ioctl", "fcntl", "bind",
-	"listen", "accept4", "sendmsg", "recvmsg", "inotify_init1", "io_setup", "sysinfo", "uname", "landlock_create_ruleset",
+	"listen", "accept4", "sendmsg", "recvmsg", "inotify_init1", "io_submit", "sysinfo", "uname", "landlock_create_ruleset",
 	"seccomp", "mseal", "map_shadow_stack", "set_robust_list", "timerfd_create", "signalfd4", "eventfd2", "shmget", "mq_open",
 	"personality", "rt_sigreturn", "restart_syscall", "getdents64", "kill", "tgkill", "mkdir", "mkdirat", "chmod", "fchmodat",
 	"mbind", "setxattrat", "pkey_alloc", "clock_nanosleep", "setsid", "unshare",
@@ -441,6 +444,19 @@ START_TEST(arguments)
 	ck_assert_uint_eq(ask(arch, &p, "ioprio_set", 1, 1, 0, 0), eperm);
 	ck_assert_uint_eq(ask(arch, &p, "ioprio_set", 1, 0, 0, 0), allow);
 	ck_assert_uint_eq(ask(arch, &p, "personality", 0x0400000, 0, 0, 0), eperm);
+	ck_assert_uint_eq(ask(arch, &p, "fcntl", 3, garbage << 16 | F_SETLEASE, 0, 0), eperm);
+	ck_assert_uint_eq(ask(arch, &p, "fcntl", 3, F_SETLK, garbage, 0), allow);
+	ck_assert_uint_eq(ask(arch, &p, "mmap", 0, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB), eperm);
+	ck_assert_uint_eq(ask(arch, &p, "mmap", 0, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS), allow);
+	ck_assert_uint_eq(ask(arch, &p, "memfd_create", garbage, MFD_CLOEXEC | MFD_HUGETLB, 0, 0), eperm);
+	ck_assert_uint_eq(ask(arch, &p, "memfd_create", garbage, MFD_CLOEXEC, 0, 0), allow);
+	ck_assert_uint_eq(ask(arch, &p, "memfd_secret", 0, garbage | MFD_HUGETLB, 0, 0), allow);
+	ck_assert_uint_eq(ask(arch, &p, "setsockopt", 3, SOL_SOCKET, SO_ATTACH_FILTER, garbage), eperm);
+	ck_assert_uint_eq(ask(arch, &p, "setsockopt", 3, garbage << 16 | SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, garbage), eperm);
+	ck_assert_uint_eq(ask(arch, &p, "setsockopt", 3, SOL_SOCKET, SO_RCVBUF, garbage), allow);
+	ck_assert_uint_eq(ask(arch, &p, "setsockopt", 3, 41 /* IPPROTO_IPV6 */, 26 /* IPV6_V6ONLY */, garbage), allow);
+	ck_assert_uint_eq(run_one(arch, &p, sc_number(arch, "renameat2"), (uint64_t[6]){ 0, 0, 0, 0, garbage << 16 | 4 }).ret, eperm);
+	ck_assert_uint_eq(run_one(arch, &p, sc_number(arch, "renameat2"), (uint64_t[6]){ 0, 0, 0, 0, 3 }).ret, allow);
 	for (uint64_t family = 0; family < 64; family++) {
 		bool usable = family == 1 || family == 2 || family == 10 || family == 16;
 
