@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -190,7 +191,10 @@ static bool on_order(struct live *b, const struct box_io *io)
 	 * message. */
 	if (r < 0 && errno == ECONNRESET)
 		r = fd_recv(b->order, &m, sizeof(m), fds, 2, &n);
+	if (r < 0 && (errno == ENOMEM || errno == ENOBUFS))
+		return false; /* it is still there to be read */
 	if (r != sizeof(m)) {
+		kill_box(b); /* who hung up is at its end: nothing is waited for in vain */
 		reap(b);
 		return true;
 	}
@@ -322,6 +326,16 @@ static void check_limits(struct live *b)
 		kill_box(b);
 }
 
+/* False when there is no use in waiting. Without memory for a moment, what there is to see waits. */
+static bool wait_ready(struct pollfd p[P_N], int ms)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	if (poll(p, P_N, ms) >= 0 || errno == EINTR)
+		return true;
+	return errno == ENOMEM && nanosleep(&pause, NULL) == 0;
+}
+
 static void run_box(struct live *b, const struct box_io *io)
 {
 	struct pollfd p[P_N];
@@ -335,7 +349,7 @@ static void run_box(struct live *b, const struct box_io *io)
 			p[P_STREAMS].fd = -1;
 			wait = wait < 0 || wait > BACKGROUND_MS ? BACKGROUND_MS : wait;
 		}
-		if (poll(p, P_N, wait) < 0 && errno != EINTR)
+		if (!wait_ready(p, wait))
 			kill_box(b);
 		if (p[P_SIGNALS].revents)
 			on_signal(b);
@@ -370,7 +384,7 @@ static void flush(struct live *b)
 		poll_set(b, p);
 		p[P_ORDER].fd = p[P_LIMITS].fd = -1;
 		p[P_STREAMS].fd = p[P_STREAMS + 1].fd = -1;
-		if (poll(p, P_N, until == UINT64_MAX ? -1 : 100) < 0 && errno != EINTR)
+		if (!wait_ready(p, until == UINT64_MAX ? -1 : 100))
 			return;
 		if (p[P_SIGNALS].revents) /* the caller has had enough */
 			return;
@@ -433,7 +447,9 @@ void monitor_judge(struct live *b)
 	v.escape = b->notify.running ? notify_escape(&b->notify) : NULL;
 	o->n_denied = atomic_load(&b->notify.n_denied);
 	o->lost_denials = atomic_load(&b->notify.lost);
-	o->write_errno = b->relays[1].failed ? b->relays[1].failed : b->relays[2].failed;
+	for (int i = 2; i >= 0; i--)
+		if (b->relays[i].failed)
+			o->stream_errno = b->relays[i].failed;
 	memcpy(o->denied, b->notify.denied, sizeof(o->denied));
 	if (b->started) {
 		o->wall_us = (b->end_ns - b->started_ns) / 1000;

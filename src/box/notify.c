@@ -17,6 +17,7 @@
 #include "box/mediate.h"
 
 #define MEDIATING_MAX 32
+#define RESPOND_TRIES 16
 
 static int start_thread(void *(*run)(void *), void *arg)
 {
@@ -62,6 +63,14 @@ static void record(struct notify *n, const struct seccomp_notif *req, bool ended
 	atomic_store(&n->n_denied, at + 1);
 }
 
+/* Its caller waits for nothing else; ENOENT says that it is gone. */
+static void respond(const struct notify *n, struct seccomp_notif_resp *resp)
+{
+	for (int i = 0; i < RESPOND_TRIES; i++)
+		if (ioctl(n->listener, SECCOMP_IOCTL_NOTIF_SEND, resp) == 0 || errno == ENOENT)
+			return;
+}
+
 static void end_box(struct notify *n, const struct seccomp_notif *req)
 {
 	record(n, req, true);
@@ -80,7 +89,7 @@ static void *mediate_thread(void *arg)
 	struct seccomp_notif_resp resp = { .id = m->req.id };
 
 	mediate_connect(n->listener, n->init_pid, n->spec, &m->req, &resp);
-	ioctl(n->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+	respond(n, &resp);
 	free(m);
 	atomic_fetch_sub(&n->mediating, 1);
 	return NULL;
@@ -118,7 +127,7 @@ static void answer(struct notify *n, const struct seccomp_notif *req)
 	default:
 		record(n, req, false);
 	}
-	ioctl(n->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+	respond(n, &resp);
 }
 
 /* RECV answers ENOENT also when the last task that used the filter has ended; then the listener
@@ -144,12 +153,17 @@ static void *notify_loop(void *arg)
 				return NULL;
 			continue;
 		}
-		if (errno == EINTR && atomic_load(&n->stop))
+		if (atomic_load(&n->stop))
 			return NULL;
 		if (errno == EINTR)
 			continue;
-		if (errno != ENOENT || filter_gone(n->listener))
+		if (errno == ENOENT && filter_gone(n->listener))
 			return NULL;
+		if (errno != ENOENT) {
+			/* Whoever waits for an answer must not wait for ever; refused it stays. */
+			usleep(1000);
+			continue;
+		}
 		/* A signal took a notification away before it could be read. Where hardly any
 		 * notified call is one that an ordinary program makes, that is an escape attempt;
 		 * where connect is mediated, it is an interrupted connect as a rule. */

@@ -61,9 +61,9 @@ struct box_outcome {
 	int landlock_abi;
 	unsigned binds;	 /* read-only directories of the host that are binds, since no overlay could
 			    be had */
-	int write_errno; /* why output could not be delivered, 0 when it was (or nobody listened any
-			    more) */
-	char note[160];	 /* what the limits have to say in words, or "" */
+	int stream_errno; /* why input or output was not delivered whole, 0 when it was (or nobody
+			     listened any more) */
+	char note[160];	  /* what the limits have to say in words, or "" */
 	uint64_t marks[MARK_N];
 };
 
