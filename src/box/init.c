@@ -46,6 +46,12 @@ uint64_t box_now(void)
 	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
 }
 
+void box_kill(int pidfd, int order)
+{
+	if (sys_pidfd_send_signal(pidfd, SIGKILL) < 0 && errno != ESRCH)
+		(void)shutdown(order, SHUT_RDWR);
+}
+
 static void mark(struct init *in, enum box_mark m)
 {
 	in->msg.marks[m] = box_now();

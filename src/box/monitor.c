@@ -47,7 +47,7 @@ void monitor_block_signals(struct live *b)
 static void kill_box(struct live *b)
 {
 	if (b->pidfd >= 0)
-		sys_pidfd_send_signal(b->pidfd, SIGKILL);
+		box_kill(b->pidfd, b->order);
 }
 
 static void send_signal(struct live *b, int sig)
@@ -138,7 +138,7 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 		monitor_failed(b, &e);
 		return;
 	}
-	if (notify_start(&b->notify, fds[0], b->pidfd, b->pid, b->spec,
+	if (notify_start(&b->notify, fds[0], b->pidfd, b->order, b->pid, b->spec,
 			 &b->request[b->limits.rung->kernel], &e) < 0) {
 		err_at(&e, STAGE_LOCKS);
 		monitor_failed(b, &e);

@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/sys.h"
+#include "box/init.h"
 #include "box/mediate.h"
 
 #define MEDIATING_MAX 32
@@ -74,7 +75,7 @@ static void respond(const struct notify *n, struct seccomp_notif_resp *resp)
 static void end_box(struct notify *n, const struct seccomp_notif *req)
 {
 	record(n, req, true);
-	sys_pidfd_send_signal(n->init, SIGKILL);
+	box_kill(n->init, n->order);
 }
 
 struct mediated {
@@ -180,13 +181,14 @@ static void on_wake(int sig)
 	(void)sig; /* it is there to interrupt */
 }
 
-int notify_start(struct notify *n, int listener, int init, pid_t init_pid,
+int notify_start(struct notify *n, int listener, int init, int order, pid_t init_pid,
 		 const struct box_spec *spec, const struct sc_request *request, struct err *e)
 {
 	int r;
 
 	n->listener = listener;
 	n->init = init;
+	n->order = order;
 	n->init_pid = init_pid;
 	n->spec = spec;
 	n->request = request;

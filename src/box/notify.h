@@ -19,6 +19,7 @@ struct notify {
 	bool running;
 	int listener; /* owned */
 	int init;     /* pidfd of init, borrowed: killing it ends the box */
+	int order;    /* its socket, borrowed: hanging up does so too */
 	pid_t init_pid;
 	const struct box_spec *spec;
 	const struct sc_request *request;
@@ -31,7 +32,7 @@ struct notify {
 };
 
 /* Takes the listener and starts the thread. `init` must stay open until the thread is gone. */
-int notify_start(struct notify *n, int listener, int init, pid_t init_pid,
+int notify_start(struct notify *n, int listener, int init, int order, pid_t init_pid,
 		 const struct box_spec *spec, const struct sc_request *request, struct err *e);
 /* When nobody is left who could make a refused call: the thread ends while its owner goes on, which
  * the end of the process would have to wait for. Only a hint: a thread that misses it is ended by
