@@ -209,7 +209,8 @@ static int init_locks(struct init *in, struct err *e)
 			     &in->listener, e);
 }
 
-/* Cloche waits for this message, whatever else it does: a moment without memory must not lose it. */
+/* Cloche waits for this message, whatever else it does: a moment without memory must not lose it.
+ */
 static int init_tell(const struct init *in, const int *fds, size_t n)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };

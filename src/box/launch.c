@@ -218,7 +218,8 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 	int r;
 
 	b->out->marks[MARK_BEGIN] = box_now();
-	if (b->signals < 0) { /* they are blocked: without it nobody could end cloche but by force */
+	if (b->signals <
+	    0) { /* they are blocked: without it nobody could end cloche but by force */
 		err_sys(e, "watch for signals");
 		return err_at(e, STAGE_COMMAND);
 	}

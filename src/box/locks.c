@@ -142,8 +142,8 @@ int locks_caps(uint64_t keep, struct err *e)
 	return 0;
 }
 
-/* Asked before the clone (self.c), so that init holds what cloche went by. An outer filter's EPERM is
- * an absence like any other; what else may fail is none, and no reason to do without a lock. */
+/* Asked before the clone (self.c), so that init holds what cloche went by. An outer filter's EPERM
+ * is an absence like any other; what else may fail is none, and no reason to do without a lock. */
 int locks_landlock_abi(struct err *e)
 {
 	static int known = -1;

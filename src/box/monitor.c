@@ -326,7 +326,8 @@ static void check_limits(struct live *b)
 		kill_box(b);
 }
 
-/* False when there is no use in waiting. Without memory for a moment, what there is to see waits. */
+/* False when there is no use in waiting. Without memory for a moment, what there is to see waits.
+ */
 static bool wait_ready(struct pollfd p[P_N], int ms)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };

@@ -247,7 +247,8 @@ int mount_check_learn(struct mount_check *c, struct err *e)
 		return -1;
 	mount_rules_learn(&c->rules);
 	if (c->rules.blind)
-		return err_set(e, ERR_SYS, "out of memory while looking for what must not be shared");
+		return err_set(e, ERR_SYS,
+			       "out of memory while looking for what must not be shared");
 	c->learned = true;
 	return 0;
 }

@@ -59,8 +59,8 @@ struct box_outcome {
 	unsigned lost_denials; /* notifications that a signal took away */
 	struct box_stream out, err_out;
 	int landlock_abi;
-	unsigned binds;	 /* read-only directories of the host that are binds, since no overlay could
-			    be had */
+	unsigned binds; /* read-only directories of the host that are binds, since no overlay could
+			   be had */
 	int stream_errno; /* why input or output was not delivered whole, 0 when it was (or nobody
 			     listened any more) */
 	char note[160];	  /* what the limits have to say in words, or "" */

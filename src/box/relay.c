@@ -176,8 +176,8 @@ void relay_drain(struct relay *r)
 
 	if (r->from < 0)
 		return;
-	/* A terminal's count leaves out what is still on its way through the kernel; a read waits for
-	 * it. */
+	/* A terminal's count leaves out what is still on its way through the kernel; a read waits
+	 * for it. */
 	if (r->at >= r->len && ioctl(r->from, FIONREAD, &left) == 0 && left == 0 &&
 	    !is_terminal(r->from)) {
 		from_end(r);

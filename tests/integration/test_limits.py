@@ -119,6 +119,15 @@ def test_supervised_memory(box, probe):
     assert o.fault is None and "survived" in o.out
 
 
+def test_no_memory_out_of_sight(box):
+    """Where memory is only sampled, memory that no sampler sees can't be had: a memfd outlives its mapping. Under groups it counts."""
+    code = "import os; print(os.memfd_create('x') >= 0)"
+    if boxlib.IS_ROOT:
+        assert box("--", "python3", "-c", code).o.out == "True\n", "no control"
+    r = box("--supervised", "--", "python3", "-c", code)
+    assert r.rc == 1 and "Function not implemented" in r.o.err, r
+
+
 def test_usage_says_what_was_used(box, probe):
     o = box("--memory", "256m", *probe.mount, probe.path("memory"), "gradual", 100, 300).o
     peak = o["usage"]["memory_peak_bytes"]

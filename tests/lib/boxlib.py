@@ -15,7 +15,7 @@ import time
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 ROOT = TESTS.parent
 CLOCHE = os.environ.get("CLOCHE") or str(ROOT / "build" / "cloche")
-HANG = 60
+HANG = int(os.environ.get("CLOCHE_HANG", "60"))
 STARTED = set()  # pids of every cloche this run started
 IS_ROOT = os.geteuid() == 0
 
@@ -254,13 +254,28 @@ def mounts_now():
 def build_probe(source, into):
     """Compiles one C file statically (musl when there is one, so that it runs in any root) and returns the program's path."""
     out = pathlib.Path(into) / pathlib.Path(source).stem
+    kept = kept_probe(out.name)
+    if kept and kept.exists():
+        shutil.copy2(kept, out)
+        return out
     cc = "musl-gcc" if shutil.which("musl-gcc") else "gcc"
     cmd = [cc, "-O1", "-Wall", "-Wextra", "-Werror", "-static", "-D_GNU_SOURCE", "-o", str(out), str(source), "-pthread"]
     r = subprocess.run(cmd, capture_output=True, text=True, timeout=HANG * 2)
     if r.returncode:
         raise AssertionError(f"probe {source}: {r.stderr}")
     out.chmod(0o755)
+    if kept:
+        shutil.copy2(out, kept)
     return out
+
+
+def kept_probe(name):
+    """Where many runs of the suite in a row keep a probe that was compiled once (tools/mutants), or None."""
+    where = os.environ.get("CLOCHE_PROBE")
+    if not where:
+        return None
+    os.makedirs(where, exist_ok=True)
+    return pathlib.Path(where) / name
 
 
 def note(*words):
