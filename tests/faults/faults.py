@@ -270,7 +270,7 @@ def judge(want, run, call, args, fault, table):
         return "refused", ""
     if named == "init_lost" and run.end == "end exit 125" and table.allows(role, call, args, {"init_lost"}):
         return "refused", ""
-    if "cloche: error: " in text and run.end == "end exit 125":
+    if "cloche: error: " in text and run.end.startswith("end exit ") and run.end != "end exit 0":
         return "refused", ""
     differs = {k for k in set(now) | set(want) if now.get(k) != want.get(k)}
     if not differs and fault in SOFT:
