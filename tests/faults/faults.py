@@ -167,7 +167,7 @@ class Run:
             rows["fault"] = [o["fault"]["type"] if o["fault"] else None]
             held = any("cloche-PID" in g for g in rows.get("host groups", ())) or not rows.get("host groups")
             rows["claims more than holds"] = [o["limits"]["memory"]["rung"] == "cgroup1" and not held]
-            rows["denied"] = sorted({(d["kind"], d["what"]) for d in o["denied"]})
+            rows["denied"] = [] if self.partial else sorted({(d["kind"], d["what"]) for d in o["denied"]})
             rows["stderr"], rows["notes"] = [o["stderr"]], sorted(o["notes"])
             for k, v in o["limits"].items():
                 rows["limit " + k] = [v]

@@ -130,6 +130,16 @@ def test_proc_masked(box, path):
     assert r.rc == 0 and r.o.out == "", r
     if path not in ROOTS_OWN and pathlib.Path(path).is_file():  # one that has nothing to say today is covered as well
         assert box("--", "stat", "-c", "%t,%T", path).o.out == "1,3\n"
+    elif path not in ROOTS_OWN and pathlib.Path(path).is_dir():
+        assert f" {path} ro," in box("--", "cat", "/proc/self/mountinfo").o.out
+
+
+def test_nothing_lies_over_the_root(box):
+    """pivot_root leaves the host's tree mounted over the new root: out of sight from above, and one step away from below."""
+    r = box("--", "sh", "-c", "ls -a /; echo; ls -a /usr/..; echo; cat /proc/self/mountinfo")
+    top, below, mounts = r.o.out.split("\n\n")
+    assert top == below and "bin" in top
+    assert [line.split()[4] for line in mounts.splitlines()].count("/") == 1, mounts
 
 
 def test_key_users_are_masked(box):
