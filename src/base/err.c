@@ -25,6 +25,28 @@ const char *err_stage_name(enum err_stage stage)
 	return stage >= 0 && stage < STAGE_N ? stage_names[stage] : "";
 }
 
+/* What an errno alone says about what to change: limits that the caller was started with. */
+static const struct {
+	int num;
+	const char *fix;
+} fixes[] = {
+	{ EMFILE,
+	  "raise the limit on open files: ulimit -n 1024, or nofile in /etc/security/limits.conf" },
+	{ ENOMEM,
+	  "raise the limit on memory: ulimit -v unlimited, or that of the outer container" },
+	{ EFBIG, "lift the limit on the size of files: ulimit -f unlimited" },
+};
+
+const char err_fork_fix[] =
+	"raise the limits on processes and memory: ulimit -u, ulimit -v, or those of the outer container";
+
+static void add_fix(struct err *e, const char *fix)
+{
+	size_t n = strlen(e->msg);
+
+	snprintf(e->msg + n, sizeof(e->msg) - n, "; fix: %s", fix);
+}
+
 int err_set(struct err *e, enum err_kind kind, const char *fmt, ...)
 {
 	va_list ap;
@@ -52,6 +74,29 @@ int err_sys(struct err *e, const char *fmt, ...)
 	va_end(ap);
 	n = strlen(e->msg);
 	snprintf(e->msg + n, sizeof(e->msg) - n, ": %s", strerror(num));
+	for (size_t i = 0; i < sizeof(fixes) / sizeof(fixes[0]); i++)
+		if (fixes[i].num == num)
+			add_fix(e, fixes[i].fix);
+	return -1;
+}
+
+int err_fork(struct err *e, const char *what)
+{
+	int num = errno;
+
+	err_sys(e, "%s", what);
+	if (num == EAGAIN)
+		add_fix(e, err_fork_fix);
+	return -1;
+}
+
+int err_proc(struct err *e, const char *path)
+{
+	int num = errno;
+
+	err_sys(e, "open %s", path);
+	if (num == ENOENT)
+		add_fix(e, "mount -t proc proc /proc");
 	return -1;
 }
 

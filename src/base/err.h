@@ -15,6 +15,8 @@ enum err_kind {
 	ERR_REFUSED, /* a rule of ours forbids it; the message names rule and option */
 	ERR_MISSING, /* the host lacks something; the message names it and the fix */
 	ERR_SYS,     /* a system call failed; `num` holds errno */
+	ERR_NAMESPACE, /* the kernel refused a namespace or what is done in one; `num` holds errno,
+			  `msg` names the step, and the parent says why (box/userns_why.h) */
 	ERR_EXEC,    /* the box's command could not be executed; `num` holds errno */
 	ERR_KIND_N
 };
@@ -45,8 +47,16 @@ struct err {
 /* Fills *e from a format and returns -1. */
 int err_set(struct err *e, enum err_kind kind, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* As err_set with ERR_SYS and the current errno, whose text is appended after ": ". Returns -1. */
+/* As err_set with ERR_SYS and the current errno, whose text is appended after ": ", and after it how
+ * to mend it where errno alone tells. Returns -1. */
 int err_sys(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* As err_sys, after a process or thread could not be started: says which limits may be the cause.
+ * Returns -1. */
+int err_fork(struct err *e, const char *what);
+extern const char err_fork_fix[];
+/* As err_sys, after a file of /proc could not be opened: says so when no /proc is mounted.
+ * Returns -1. */
+int err_proc(struct err *e, const char *path);
 /* Puts "text: " in front of the message; when it does not fit, the context is cut, never the cause.
  * Returns -1. */
 int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -43,6 +43,7 @@ struct sys_clone_args {
 };
 #define SYS_CLONE_NEWTIME 0x00000080ULL
 #define SYS_CLONE_CLEAR_SIGHAND 0x100000000ULL
+#define SYS_CLONE_INTO_CGROUP 0x200000000ULL
 
 static inline pid_t sys_clone3(struct sys_clone_args *a)
 {

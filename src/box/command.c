@@ -126,7 +126,7 @@ int command_spawn(const struct box_spec *spec, const int stdio[3], bool tty, pid
 	*e = (struct err){ 0 }; /* the child speaks by it alone */
 	pid = clone(command_child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
 	if (pid < 0) {
-		err_sys(e, "start the command");
+		err_fork(e, "start the command");
 		return err_at(e, STAGE_COMMAND);
 	}
 	if (e->kind != ERR_NONE) {

@@ -223,10 +223,11 @@ static const char *refused_number(dev_t rdev)
 	}
 }
 
-static int refuse(const char *path, const char *why, struct err *e)
+static int refuse(struct mount_check *c, const char *path, const char *why, struct err *e)
 {
 	struct mount_shown s;
 
+	mount_deny_device(c, path, why);
 	return err_set(e, ERR_REFUSED, "--device %s: refused: %s; no option allows it",
 		       mount_show(&s, path), why);
 }
@@ -241,7 +242,7 @@ static int judge(struct mount_check *c, const char *path, const struct stat *st,
 		return err_set(e, ERR_USAGE, "--device %s: a device is below /dev",
 			       mount_show(&s, path));
 	if (S_ISBLK(st->st_mode))
-		return refuse(path, "it is a block device", e);
+		return refuse(c, path, "it is a block device", e);
 	if (!S_ISCHR(st->st_mode))
 		return err_set(
 			e, ERR_USAGE,
@@ -249,10 +250,11 @@ static int judge(struct mount_check *c, const char *path, const struct stat *st,
 			mount_show(&s, path));
 	rule = device_rule_of(path + strlen("/dev/"));
 	if (!rule)
-		return refuse(path, "it is not among the devices known to be safe to hand over", e);
+		return refuse(c, path, "it is not among the devices known to be safe to hand over",
+			      e);
 	why = rule->allow ? refused_number(st->st_rdev) : rule->why;
 	if (why)
-		return refuse(path, why, e);
+		return refuse(c, path, why, e);
 	if (rule->why)
 		mount_note(c, "%s", rule->why);
 	return 0;

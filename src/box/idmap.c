@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/sys.h"
 #include "box/mount_check.h"
+#include "box/userns_why.h"
 
 static int map_write(pid_t pid, const char *file, unsigned from, unsigned to, struct err *e)
 {
@@ -60,8 +61,9 @@ static int userns_make(const struct box_mount *m, const struct box_spec *s, int 
 		_exit(read(hold_read, &c, 1) < 0);
 	}
 	if (pid < 0) {
+		userns_refused("user namespace", errno, e);
 		fd_close(&hold_write);
-		return err_sys(e, "make a user namespace for the workspace's id map");
+		return -1;
 	}
 	r = userns_fill(pid, m, s, ret, e);
 	fd_close(&hold_write);
@@ -81,6 +83,12 @@ static int source_map(struct plan_source *src, const struct box_spec *s, int use
 	/* Not recursive: what is mounted below may be of a kind that can't be mapped, and a box
 	 * sees one file system of a workspace. */
 	tree = sys_open_tree(at, "", AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+	if (tree < 0 && errno == EPERM)
+		return err_set(
+			e, ERR_MISSING,
+			"%s: root may share a directory only with CAP_SYS_ADMIN, which it lacks here: run "
+			"cloche as the directory's owner, or: docker run --cap-add SYS_ADMIN ...",
+			src->path);
 	if (tree < 0)
 		return err_sys(e, "%s: clone its mount", src->path);
 	if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0) {
@@ -89,7 +97,7 @@ static int source_map(struct plan_source *src, const struct box_spec *s, int use
 		return err_set(
 			e, ERR_MISSING,
 			"%s: its file system can't map ids, and root's files are not shown to a box "
-			"otherwise: run cloche as the directory's owner, or copy it to ext4, xfs, btrfs or tmpfs",
+			"otherwise: run cloche as the directory's owner, or copy it to ext4, xfs or btrfs (tmpfs: kernel 6.3)",
 			src->path);
 	}
 	src->fd = fd_steal(&tree);

@@ -23,6 +23,7 @@
 #include "box/locks.h"
 #include "box/netns.h"
 #include "box/ops.h"
+#include "box/userns_why.h"
 
 #define TELL_TRIES 1000 /* a millisecond each */
 
@@ -124,7 +125,9 @@ static int init_ids(const struct init_args *a, struct err *e)
 	    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) /* else /proc/self/uid_map is root's */
 		return err_sys(e, "open the own id maps");
 	self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (self < 0 || fd_write_file_at(self, "setgroups", "deny") < 0)
+	if (self < 0)
+		return err_proc(e, "/proc/self");
+	if (fd_write_file_at(self, "setgroups", "deny") < 0)
 		return err_sys(e, "write /proc/self/setgroups");
 	if (map_write(self, "uid_map", s->uid, s->outer_uid, e) < 0 ||
 	    map_write(self, "gid_map", s->gid, s->outer_gid, e) < 0)
@@ -148,6 +151,11 @@ static int init_life(const struct init_args *a, struct err *e)
 	return 0;
 }
 
+static int init_cgroupns(struct err *e)
+{
+	return unshare(CLONE_NEWCGROUP) < 0 ? userns_step("cgroup namespace", e) : 0;
+}
+
 /* Puts itself into the groups that came with GO (limits.h says why init does so itself), and only
  * then takes its own group for the root of what it sees of them. */
 static int init_limits(struct init *in, const struct init_order *o, int *fds, size_t n,
@@ -155,16 +163,14 @@ static int init_limits(struct init *in, const struct init_order *o, int *fds, si
 {
 	struct init_args *a = in->a;
 
-	a->kernel_limits = o->kernel_limits;
+	a->held = o->held;
 	if (o->enter > n || limits_enter(fds, o->enter, e) < 0)
 		return err_at(e, STAGE_LIMITS);
 	in->n_leave = n - o->enter;
 	memcpy(in->leave, fds + o->enter, in->n_leave * sizeof(fds[0]));
-	if (unshare(CLONE_NEWCGROUP) < 0) {
-		err_sys(e, "make a cgroup namespace");
+	if (!a->plan->own_group && init_cgroupns(e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
-	}
-	return limits_inside(a->spec, a->kernel_limits, e) < 0 ? err_at(e, STAGE_LIMITS) : 0;
+	return limits_inside(a->spec, a->held, e) < 0 ? err_at(e, STAGE_LIMITS) : 0;
 }
 
 /* The limits, made by cloche meanwhile. */
@@ -202,11 +208,11 @@ static int init_terminal(struct init *in, struct err *e)
 static int init_locks(struct init *in, struct err *e)
 {
 	const struct init_args *a = in->a;
+	bool memory = a->held >> LIMIT_MEMORY & 1;
 
 	if (locks_caps(a->spec->cap_keep, e) < 0 || locks_landlock(&in->msg.landlock_abi, e) < 0)
 		return -1;
-	return locks_seccomp(a->code[a->kernel_limits], a->code_len[a->kernel_limits],
-			     &in->listener, e);
+	return locks_seccomp(a->code[memory], a->code_len[memory], &in->listener, e);
 }
 
 /* Cloche waits for this message, whatever else it does: a moment without memory must not lose it.
@@ -247,6 +253,12 @@ static int init_build(struct init *in, struct err *e)
 	init_alive(in);
 	if (init_ids(a, e) < 0 || init_life(a, e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
+	if (a->plan->own_group && init_cgroupns(e) < 0)
+		return err_at(e, STAGE_NAMESPACE);
+	if (sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0) {
+		userns_step("host name", e);
+		return err_at(e, STAGE_NAMESPACE);
+	}
 	mark(in, MARK_IDS);
 	if (ops_open_sources(a->plan, e) < 0)
 		return err_at(e, STAGE_MOUNT);
@@ -254,10 +266,6 @@ static int init_build(struct init *in, struct err *e)
 	if (ops_run(a->plan, e) < 0)
 		return err_at(e, STAGE_MOUNT);
 	mark(in, MARK_ROOT);
-	if (sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0) {
-		err_sys(e, "set the host name");
-		return err_at(e, STAGE_NAMESPACE);
-	}
 	/* While the network helper may still be at work. */
 	if (locks_bounding(a->spec->cap_keep, e) < 0)
 		return err_at(e, STAGE_LOCKS);
@@ -402,6 +410,7 @@ _Noreturn void init_main(struct init_args *a)
 	umask(0);
 	if (init_build(&in, &in.msg.err) < 0 || init_start(&in, &in.msg.err) < 0) {
 		in.msg.kind = INIT_FAILED;
+		in.msg.no_overlay = a->plan->no_overlay;
 		(void)init_tell(&in, NULL, 0);
 		_exit(1);
 	}

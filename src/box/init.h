@@ -49,6 +49,7 @@ enum init_msg_kind {
 struct init_msg {
 	enum init_msg_kind kind;
 	struct err err;	  /* FAILED */
+	int no_overlay;	  /* FAILED: 1 + the plan's source that untrusted does not show by bind */
 	int status;	  /* ENDED: as wait(2) gives it */
 	int landlock_abi; /* STARTED */
 	unsigned binds;	  /* STARTED: read-only directories shown by bind */
@@ -64,22 +65,22 @@ enum init_order_kind {
 };
 struct init_order {
 	enum init_order_kind kind;
-	int sig;	    /* SIGNAL: to the command's process group */
-	bool kernel_limits; /* GO: memory and pids are held by a cgroup */
-	size_t enter;	    /* GO: how many of its descriptors are for limits_enter; the rest for
-			       limits_leave */
+	int sig;       /* SIGNAL: to the command's process group */
+	unsigned held; /* GO: limits that a cgroup holds, as limits.h has them */
+	size_t enter;  /* GO: how many of its descriptors are for limits_enter; the rest for
+			  limits_leave */
 };
 
 struct init_args {
 	const struct box_spec *spec;
 	struct plan *plan;
-	const struct sock_filter *code[2]; /* without and with kernel limits */
+	const struct sock_filter *code[2]; /* memory held by a cgroup: no, yes */
 	uint16_t code_len[2];
 	int order;    /* init's end of the socket */
 	int stdio[3]; /* ends for the command; [0] is -1 for an empty stdin; all -1 with a terminal
 		       */
-	bool root_caller;   /* real and saved ids are root's until init sets its own */
-	bool kernel_limits; /* as GO said */
+	bool root_caller; /* real and saved ids are root's until init sets its own */
+	unsigned held;	  /* as GO said */
 	struct winsize winsize;
 	char *title; /* cloche's own argv area, overwritten once the command runs; may be NULL */
 	size_t title_len;

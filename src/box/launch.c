@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -29,6 +30,7 @@
 #include "base/sys.h"
 #include "box/idmap.h"
 #include "box/monitor.h"
+#include "box/mount_check.h"
 #include "box/skeleton.h"
 #include "box/userns_why.h"
 
@@ -37,28 +39,28 @@
 static const uint64_t ns_flags =
 	CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
 
-/* Filters for both kinds of limits; which one holds is known only when the cgroup is made, and goes
- * with GO. */
-static void choose_filter(struct live *b, int kernel, struct err *e)
+/* Filters for memory held by a cgroup and not; which one is right is known only when the cgroup is
+ * made, and goes with GO. */
+static void choose_filter(struct live *b, int memory, struct err *e)
 {
 	static struct sc_program built[2];
-	struct sc_request *rq = &b->request[kernel];
+	struct sc_request *rq = &b->request[memory];
 	const struct box_spec *s = b->spec;
 
 	*rq = (struct sc_request){ .untrusted = s->profile == BOX_PROFILE_UNTRUSTED,
-				   .hide_memfd = !kernel,
+				   .hide_memfd = !memory,
 				   .rules = s->rules,
 				   .n_rules = s->n_rules };
-	b->args.code[kernel] = sc_prebuilt(sc_native(), rq, &b->args.code_len[kernel]);
-	if (b->args.code[kernel])
+	b->args.code[memory] = sc_prebuilt(sc_native(), rq, &b->args.code_len[memory]);
+	if (b->args.code[memory])
 		return;
-	if (sc_build(sc_native(), rq, &built[kernel], e) <
+	if (sc_build(sc_native(), rq, &built[memory], e) <
 	    0) { /* told by go() when this is the one that is needed */
 		err_at(e, STAGE_LOCKS);
 		return;
 	}
-	b->args.code[kernel] = built[kernel].code;
-	b->args.code_len[kernel] = built[kernel].len;
+	b->args.code[memory] = built[memory].code;
+	b->args.code_len[memory] = built[memory].len;
 }
 
 static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
@@ -137,6 +139,45 @@ static int lend_ids(uid_t uid, gid_t gid)
 	return 0;
 }
 
+/* With the ids went the capabilities, and with them the right to put a child into root's group.
+ * This one is taken up again until the ids come back; the child's are those of its own user
+ * namespace anyway. Without it the clone is refused, and the limits look for another rung. */
+static void keep_group_right(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct set[2];
+
+	if (syscall(SYS_capget, &head, set) < 0)
+		return;
+	set[0].effective |= set[0].permitted & 1U << CAP_DAC_OVERRIDE;
+	(void)syscall(SYS_capset, &head, set);
+}
+
+/* Into its group, where the limits have one ready; where the kernel would not, into cloche's own,
+ * and *ret_num says why. */
+static pid_t clone_into(struct live *b, struct sys_clone_args *args, int *ret_num)
+{
+	int group = b->limits.into;
+	pid_t pid;
+
+	*ret_num = 0;
+	if (group < 0)
+		return sys_clone3(args);
+	/* The child must know which of the two it is; without controllers there is nothing to see.
+	 */
+	b->plan.own_group = group != b->limits.bare;
+	args->flags |= SYS_CLONE_INTO_CGROUP;
+	args->cgroup = (uint64_t)group;
+	pid = sys_clone3(args);
+	if (pid >= 0)
+		return pid;
+	*ret_num = errno;
+	args->flags &= ~SYS_CLONE_INTO_CGROUP;
+	args->cgroup = 0;
+	b->plan.own_group = false;
+	return sys_clone3(args);
+}
+
 static int clone_init(struct live *b, struct err *e)
 {
 	const struct box_spec *s = b->spec;
@@ -145,13 +186,15 @@ static int clone_init(struct live *b, struct err *e)
 				       .pidfd = (uint64_t)(uintptr_t)&pidfd,
 				       .exit_signal = SIGCHLD };
 	bool lend = b->args.root_caller;
-	int num = 0, death = 0;
+	int num = 0, death = 0, displaced;
 
 	prctl(PR_GET_PDEATHSIG,
 	      &death); /* changing ids clears what cloche's own parent may have asked for */
 	if (lend && (setgroups(0, NULL) < 0 || lend_ids(s->outer_uid, s->outer_gid) < 0))
 		return err_sys(e, "lend uid %u to the box", s->outer_uid);
-	b->pid = sys_clone3(&args);
+	if (lend && b->limits.into >= 0)
+		keep_group_right();
+	b->pid = clone_into(b, &args, &displaced);
 	if (b->pid == 0)
 		init_main(&b->args);
 	num = errno;
@@ -167,17 +210,38 @@ static int clone_init(struct live *b, struct err *e)
 	if (b->pid < 0)
 		return userns_refused("user namespace", errno, e);
 	b->pidfd = pidfd;
+	if (displaced && limits_displace(&b->limits, displaced, e) < 0)
+		return -1;
+	b->born = b->limits.into >= 0;
 	return 0;
 }
 
 /* Init ended before it began: by its own account, or without a word. */
 static int init_gone(struct live *b, const struct init_msg *m, struct err *e)
 {
-	if (m->kind == INIT_FAILED)
+	if (m->kind == INIT_FAILED) {
 		*e = m->err;
-	else
+		userns_explain(e);
+	} else {
 		err_set(e, ERR_SYS, "the box's first process ended at once");
+	}
 	return err_at(e, STAGE_NAMESPACE);
+}
+
+static int watch_workspace(struct live *b, struct err *e)
+{
+	for (size_t i = 0; i < b->spec->n_mounts; i++) {
+		const struct box_mount *m = &b->spec->mounts[i];
+		_cleanup_fd_ int dir = -1;
+
+		if (!m->workspace || b->spec->limits.workspace_max == BOX_LIMIT_NONE)
+			continue;
+		dir = mount_open_checked(m);
+		if (dir < 0)
+			return err_sys(e, "watch the size of %s", m->src);
+		return limits_watch_workspace(&b->limits, dir, e);
+	}
+	return 0;
 }
 
 /* While init builds: limits, then GO with the groups to enter. A box that died meanwhile says why
@@ -189,6 +253,7 @@ static int go(struct live *b, struct err *e)
 	struct pollfd p[2] = { { .fd = b->order, .events = POLLIN },
 			       { .fd = b->signals, .events = POLLIN } };
 	int fds[2 * LIMIT_JOIN_MAX];
+	bool memory, moved;
 	size_t n;
 
 	/* An init that is held up (stopped, or without a cpu), and a caller who has had enough, are
@@ -197,14 +262,23 @@ static int go(struct live *b, struct err *e)
 	if (p[0].revents &&
 	    (fd_recv(b->order, &m, sizeof(m), NULL, 0, NULL) != sizeof(m) || m.kind != INIT_ALIVE))
 		return init_gone(b, &m, e);
-	if (limits_open(&b->limits, &b->spec->limits, e) < 0)
+	if (limits_set(&b->limits, &b->spec->limits, e) < 0 ||
+	    limits_admit(&b->limits, b->pid, &b->spec->limits, &moved, e) < 0)
 		return err_at(e, STAGE_LIMITS);
+	b->born |= moved;
 	b->limits_open = true;
-	o.kernel_limits = b->limits.rung->kernel;
-	if (!b->args.code[o.kernel_limits]) {
-		*e = b->filter_err[o.kernel_limits];
+	o.held = b->limits.held;
+	memory = limits_held(&b->limits, LIMIT_MEMORY);
+	if (!b->args.code[memory]) {
+		*e = b->filter_err[memory];
 		return -1;
 	}
+	/* What can fail comes before the command runs: what is told to have failed has never run.
+	 */
+	if (limits_watch(&b->limits, b->pid, e) < 0 || watch_workspace(b, e) < 0)
+		return err_at(e, STAGE_LIMITS);
+	if (notify_open(&b->notify, e) < 0)
+		return err_at(e, STAGE_LOCKS);
 	n = limits_join_fds(&b->limits, fds, &o.enter);
 	if (fd_send(b->order, &o, sizeof(o), fds, n) < 0 && errno != EPIPE && errno != ECONNRESET) {
 		err_sys(e, "start the box");
@@ -236,8 +310,11 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 	b->args.title = io->title;
 	b->args.title_len = io->title_len;
 	if (b->spec->tty)
-		b->args.winsize = terminal_size(io->in);
+		b->args.winsize = terminal_size(io->in, io->out);
 	b->out->marks[MARK_PLANNED] = box_now();
+	if (limits_place(&b->limits, &b->spec->limits, e) < 0)
+		return -1;
+	b->placed = true;
 	stand_in_skeleton(b);
 	r = clone_init(b, e);
 	stand_back(b);
@@ -262,7 +339,7 @@ static void finish(struct live *b)
 		relay_close(&b->relays[i]);
 	terminal_restore(&b->terminal);
 	fd_close(&b->signals);
-	if (b->limits_open)
+	if (b->placed)
 		limits_close(&b->limits);
 	/* The hang-up lets init take the namespaces down, on the core that this process needs to
 	 * end. */

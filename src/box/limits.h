@@ -1,23 +1,28 @@
 /* Limits: a ladder of rungs; the first that works is used, and the outcome says which one held each
  * limit.
  *
- * A rung is a row of functions (struct limits_rung) in limits.c. cgroup v1 and `supervised` stand;
- * the others have their name in the list of rungs, so that reports and doctor can say that they
- *were not tried. Every value is read back from the kernel; nothing is assumed.
+ * A rung is a row of functions (struct limits_rung) in limits.c. Those without functions have their
+ * name in the list of rungs, so that reports and doctor can say that they were not tried. Every
+ * value is read back from the kernel; nothing is assumed. Where a cgroup rung can hold memory but
+ *not pids, or the reverse, `supervised` does for the other what it can.
  *
  * Order in a start:
- *	parent				child (cloned already, building its mounts)
- *	limits_open			...
+ *	parent				child
+ *	limits_place
+ *	clone3, into `into`		(born in its cgroup v2 group, if that is the rung)
+ *	limits_set			builds its mounts
+ *	limits_admit			(is moved into its group, if a manager must do that)
+ *	limits_watch			...
+ *	limits_watch_workspace		...
  *	limits_join_fds, send them ->	limits_enter: puts itself in
  *					limits_inside: resource limits, affinity
- *	limits_watch			(locks, command)
- *	limits_watch_workspace
+ *	limits_joined		<-	(locks, command)
  *	poll event_fd / limits_period_ms -> limits_check; once more when the box has ended
  *	limits_usage, limits_close
- * The child enters by itself because the kernel moves a single task that names itself ("0" to
- * `tasks`) without waiting, while a move by anybody else waits for an RCU grace period first: 25 us
- * against 7-11 ms on an idle machine. A child that wants a cgroup namespace whose root is its own
- * group unshares it after limits_enter. */
+ * On cgroup v1 the child enters by itself because the kernel moves a single task that names itself
+ *("0" to `tasks`) without waiting, while a move by anybody else waits for an RCU grace period
+ *first: 25 us against 7-11 ms on an idle machine. A child that wants a cgroup namespace whose root
+ *is its own group unshares it after limits_enter. */
 #pragma once
 
 #include <stdbool.h>
@@ -37,8 +42,10 @@ enum limit_name {
 	LIMIT_FILE_SIZE,
 	LIMIT_OPEN_FILES,
 	LIMIT_WORKSPACE_MAX,
+	LIMIT_IO_WEIGHT,
 	LIMIT_N
 };
+enum { LIMITS_BOTH = 1 << LIMIT_MEMORY | 1 << LIMIT_PIDS };
 
 /* The ladder, best first. */
 enum limits_rung_id {
@@ -51,7 +58,8 @@ enum limits_rung_id {
 
 /* What an outcome says of one limit. `rung` is a static string: "cgroup2", "scope", "cgroup1",
  * "rlimit", "supervised", "deadline", "capture", "sampler", "affinity", or "none". Values in the
- * limit's own unit (cpus: thousandths of a cpu; timeout: us); BOX_LIMIT_NONE when not asked.
+ * limit's own unit (cpus: thousandths of a cpu; timeout: us; io_weight: as the kernel has it);
+ * BOX_LIMIT_NONE when not asked.
  * `enforced`: the kernel, or cloche where nothing can get past it, holds it. */
 struct limit_state {
 	uint64_t requested, effective;
@@ -94,20 +102,30 @@ struct limit_walk {
  * and `event_fd`. */
 struct limits {
 	const struct limits_rung *rung;
+	const struct limits_rung *rest; /* holds of memory and pids what `rung` can't, or NULL */
+	unsigned held;			/* 1 << LIMIT_...: what the kernel holds on this rung */
+	bool set;			/* the rung is set up */
+	int into;			/* the group that a child is to be born in, or -1 */
 	struct limit_state state[LIMIT_N];
 	char name[48];		/* the group's own name, below the caller's groups */
+	char aside[48];		/* of the group that cloche itself stepped into */
+	unsigned enabled;	/* controllers that were switched on for this, as the rung has it */
 	int dir[LIMIT_FDS_MAX]; /* open directories of the groups made, -1 when unused; meaning is
 				   the rung's */
 	int parent[LIMIT_FDS_MAX]; /* where they are removed from */
 	int join[LIMIT_JOIN_MAX];  /* what a child writes to, -1 when unused */
 	int leave[LIMIT_JOIN_MAX]; /* ... and to go back */
-	int event_fd;		   /* becomes readable when a limit may have been hit, or -1 */
+	int event_fd; /* tells by `event_mask` of poll(2) when a limit may have been hit, or -1 */
+	short event_mask;
 	uint64_t oom_before;
 	uint64_t recheck_until_us; /* after an event whose kill was not counted yet: look often
 				      until then */
 	char filled_by[12], seen_by[12];
 	bool kills_only; /* nobody will read more of the usage than oom_kills: set by the owner,
 			    after open */
+	int bare, bare_parent; /* a group without controllers, to kill by, or -1 */
+	char bare_name[48];
+	char tried[400]; /* what the rungs so far have said */
 	char note[160];	 /* what a report should add in words, or "" */
 	/* supervised */
 	pid_t init;
@@ -126,9 +144,16 @@ struct limits_rung {
 	enum limits_rung_id id;
 	const char *name;
 	bool kernel; /* enforced by the kernel, so --require-limits accepts it */
+	/* Before the clone, NULL: nothing to do then. Makes the group that the child is born in
+	 * (`into`) and tells in `held` what it can hold. 0; -1 with *e as open. ERR_REFUSED: the
+	 * caller asked for this rung's group and no other. */
+	int (*place)(struct limits *l, const struct box_limits *want, struct err *e);
 	/* 0 opened; -1 with *e: this rung can't be used (tried next; the errors of all are shown
 	 * when none is left), nothing is left behind but what `close` removes. */
 	int (*open)(struct limits *l, const struct box_limits *want, struct err *e);
+	/* Moves the child, which is building, into its group; NULL: it was born there, or enters by
+	 * itself. After open, whose errors it has. */
+	int (*admit)(struct limits *l, pid_t pid, const struct box_limits *want, struct err *e);
 	int (*watch)(struct limits *l, pid_t pid, struct err *e); /* NULL: nothing to do */
 	enum limit_hit (*check)(struct limits *l);
 	void (*usage)(struct limits *l, struct limit_usage *ret);
@@ -137,11 +162,29 @@ struct limits_rung {
 			  unsigned max); /* NULL: nothing can be left behind */
 };
 
-/* Chooses the rung and sets it up. The deadline, output, file size, open files and workspace rows
- * are filled here too. With want->require and no kernel rung: ERR_MISSING naming what was tried and
- * the fix. Fds are close-on- exec. On failure *l is closed already. A memory or pids of 0 means the
- * default, never "no limit". */
+/* Before the clone: makes the group to be born in, where a rung has one. 0, also when none has; -1
+ * with *e when the caller named a group that can't be used. On failure *l is closed already. */
+int limits_place(struct limits *l, const struct box_limits *want, struct err *e);
+/* The kernel would not have a child in `into` (errno `num`): gives the group up, and limits_set
+ * looks further. -1 with *e when the caller named that group. */
+int limits_displace(struct limits *l, int num, struct err *e);
+/* After the clone: chooses the rung, if none has placed a group, and sets it up. The deadline,
+ * output, file size, open files and workspace rows are filled here too. With want->require and no
+ * kernel rung: ERR_MISSING naming what was tried and the fix. Fds are close-on-exec. On failure *l
+ * is closed already. A memory or pids of 0 means the default, never "no limit". */
+int limits_set(struct limits *l, const struct box_limits *want, struct err *e);
+/* After that: puts the child into the group where it was not born in it and can't enter by itself.
+ * A rung that can't, can't be used: limits_set looks further. True in *ret when it was moved: it
+ * can't leave again. On failure *l is closed already. */
+int limits_admit(struct limits *l, pid_t pid, const struct box_limits *want, bool *ret,
+		 struct err *e);
+/* The first two in one, for who has no child. */
 int limits_open(struct limits *l, const struct box_limits *want, struct err *e);
+/* Does the kernel hold this limit? */
+static inline bool limits_held(const struct limits *l, enum limit_name n)
+{
+	return l->held >> n & 1;
+}
 /* The descriptors the child needs (still owned by *l): first those for limits_enter, then as many
  * or none for limits_leave; at most 2 * LIMIT_JOIN_MAX. Returns how many there are, *ret_enter how
  * many of them are of the first kind; 0 under supervised. */
@@ -153,18 +196,20 @@ int limits_enter(int *fds, size_t n, struct err *e);
  * so that the parent can remove the box's without waiting for the kernel to take the child's
  * namespaces down. No allocation; 0 also with none. -1 with errno. */
 int limits_leave(const int *fds, size_t n);
-/* In the parent, when the child has entered (the kernel answered its writes: that is the proof):
- * closes the ways in, and under supervised names the process tree to watch. */
+/* In the parent, before the child is told to go on: under supervised names the process tree to
+ * watch. */
 int limits_watch(struct limits *l, pid_t pid, struct err *e);
+/* When the child has entered (the kernel answered its writes: that is the proof): closes the ways
+ * in, which no child of ours is to inherit. */
+void limits_joined(struct limits *l);
 /* Starts the workspace sampler on a directory (the descriptor is duplicated) when --workspace-max
  * was asked. */
 int limits_watch_workspace(struct limits *l, int dirfd, struct err *e);
 
 /* In the child, inside its user namespace, before capabilities go: resource limits (NPROC under
  * supervised, FSIZE, NOFILE, CORE {1,1}, caller's ulimits which may only lower) and, for --cpus,
- * affinity to ceil(cpus). No allocation. `rung_kernel` tells whether memory and pids are held by a
- * cgroup (l->rung->kernel, told by the parent). */
-int limits_inside(const struct box_spec *spec, bool rung_kernel, struct err *e);
+ * affinity to ceil(cpus). No allocation. `held` is l->held, told by the parent. */
+int limits_inside(const struct box_spec *spec, unsigned held, struct err *e);
 
 /* How long the monitor may sleep before the next limits_check, in milliseconds; -1 when only
  * event_fd matters. */
@@ -175,6 +220,8 @@ int limits_period_ms(const struct limits *l);
 enum limit_hit limits_check(struct limits *l);
 /* Final counters; call after the box has ended and before limits_close. */
 void limits_usage(struct limits *l, struct limit_usage *ret);
+/* Kills all that is in the group, if there is one that can do so at once. */
+void limits_kill(struct limits *l);
 /* Kills what may still be inside, removes the groups, closes descriptors. Never fails loudly; what
  * stays is for `cloche gc`. */
 void limits_close(struct limits *l);
@@ -187,6 +234,9 @@ unsigned limits_sweep_beside(const struct limits *l, unsigned max);
 
 const char *limit_name(enum limit_name n);	      /* "memory", ... as in JSON */
 const char *limits_rung_name(enum limits_rung_id id); /* "cgroup2", ... */
+/* Stops what the ladder keeps between boxes and no box needs now: the unit of the scope rung. True
+ * when there was one. For `cloche gc`. */
+bool limits_retire(void);
 /* For doctor: tries the rung (makes and removes a group) and says whether it can be used; `why`
  * gets one line, also when it can ("memory, pids, cpu below /sys/fs/cgroup/..."). */
 bool limits_rung_probe(enum limits_rung_id id, char *why, size_t cap);

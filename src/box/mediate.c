@@ -126,31 +126,30 @@ static int mount_target(pid_t init, long id, char ret[4096])
 	return -1;
 }
 
-/* Is this the target of one of the box's own file systems? Named one by one: a target that is spelt
- * otherwise than expected is the host's. */
-static bool is_own(const struct box_spec *spec, const char *target)
+/* Whose the file system with this target is, as box_denied.mount has it; 0 for one of the box's
+ * own. Those are named one by one: a target that is spelt otherwise than expected is the host's. */
+static int owner_of(const struct box_spec *spec, const char *target)
 {
 	const char *own[] = { "/", "/tmp", "/run", "/dev/shm", spec->home };
 
 	for (size_t i = 0; i < spec->n_mounts; i++)
 		if (strcmp(target, spec->mounts[i].dst) == 0)
-			return !spec->mounts[i].src;
+			return spec->mounts[i].src ? (int)i + 1 : 0;
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
 		if (strcmp(target, own[i]) == 0)
-			return true;
-	return false;
+			return 0;
+	return -1;
 }
 
-/* Does what is open here belong to a directory of the host that the box may write to? What can't be
- * told does. */
-static bool is_hosts(pid_t init, const struct box_spec *spec, int fd)
+/* Does what is open here belong to a directory of the host? What can't be told does. */
+static int hosts_mount(pid_t init, const struct box_spec *spec, int fd)
 {
 	char path[48], target[4096];
 	long id;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
 	id = proc_number(path, "\nmnt_id:");
-	return id < 0 || mount_target(init, id, target) < 0 || !is_own(spec, target);
+	return id < 0 || mount_target(init, id, target) < 0 ? -1 : owner_of(spec, target);
 }
 
 /* How long the caller's own connect would wait at most (SO_SNDTIMEO); no end when it set none. */
@@ -203,13 +202,12 @@ static int connect_patiently(int listener, const struct seccomp_notif *req, int 
 	return r;
 }
 
-static int connect_path(int listener, pid_t init, const struct box_spec *spec,
-			const struct seccomp_notif *req, int sock, const union address *a,
-			socklen_t len)
+/* Opens the socket that a path names, or says in *ret_refused that it is the host's. */
+static int socket_by_path(pid_t init, const struct box_spec *spec, const struct seccomp_notif *req,
+			  const union address *a, socklen_t len, struct box_denied *ret_refused)
 {
 	char path[sizeof(a->un.sun_path) + 1];
 	size_t n = len - offsetof(struct sockaddr_un, sun_path);
-	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	_cleanup_fd_ int at = -1;
 
 	memcpy(path, a->un.sun_path, n < sizeof(a->un.sun_path) ? n : sizeof(a->un.sun_path));
@@ -217,39 +215,53 @@ static int connect_path(int listener, pid_t init, const struct box_spec *spec,
 	at = caller_path((pid_t)req->pid, path);
 	if (at < 0)
 		return -1;
-	if (is_hosts(init, spec, at)) {
-		errno = EPERM;
-		return -1;
-	}
-	snprintf(to.sun_path, sizeof(to.sun_path), "/proc/self/fd/%d", at);
-	return connect_patiently(listener, req, sock, (struct sockaddr *)&to, sizeof(to));
+	ret_refused->mount = hosts_mount(init, spec, at);
+	if (ret_refused->mount == 0)
+		return fd_steal(&at);
+	snprintf(ret_refused->path, sizeof(ret_refused->path), "%s", path);
+	errno = EPERM;
+	return -1;
 }
 
-void mediate_connect(int listener, pid_t init, const struct box_spec *spec,
-		     const struct seccomp_notif *req, struct seccomp_notif_resp *resp)
+bool mediate_connect(int listener, pid_t init, const struct box_spec *spec,
+		     const struct seccomp_notif *req, bool refuse, struct seccomp_notif_resp *resp,
+		     struct box_denied *ret_refused)
 {
-	_cleanup_fd_ int sock = -1;
+	struct sockaddr_un pinned = { .sun_family = AF_UNIX };
+	_cleanup_fd_ int sock = -1, at = -1;
 	union address a;
 	socklen_t len;
-	bool by_path;
 	int r;
 
 	resp->error = -EPERM;
 	if (caller_address(req, &a, &len) < 0) {
-		resp->error = errno == EINVAL || errno == EFAULT ? -errno : -EPERM;
-		return;
+		if (!refuse && (errno == EINVAL || errno == EFAULT))
+			resp->error = -errno;
+		return refuse;
 	}
 	sock = caller_socket((pid_t)req->pid, (int)req->data.args[0]);
 	if (sock < 0) {
-		resp->error = errno == EBADF ? -EBADF : -EPERM;
-		return;
+		if (!refuse && errno == EBADF)
+			resp->error = -EBADF;
+		return refuse;
 	}
 	/* What was read may have come from a pid that is somebody else's by now. */
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) < 0)
-		return;
-	by_path = a.any.sa_family == AF_UNIX && len > offsetof(struct sockaddr_un, sun_path) &&
-		  a.un.sun_path[0] != '\0';
-	r = by_path ? connect_path(listener, init, spec, req, sock, &a, len)
-		    : connect_patiently(listener, req, sock, &a.any, len);
+		return false;
+	if (a.any.sa_family == AF_UNIX && len > offsetof(struct sockaddr_un, sun_path) &&
+	    a.un.sun_path[0] != '\0') {
+		at = socket_by_path(init, spec, req, &a, len, ret_refused);
+		if (at < 0) {
+			resp->error = refuse ? -EPERM : -errno;
+			return refuse || ret_refused->mount != 0;
+		}
+		snprintf(pinned.sun_path, sizeof(pinned.sun_path), "/proc/self/fd/%d", at);
+	}
+	if (refuse)
+		return true;
+	r = at < 0 ? connect_patiently(listener, req, sock, &a.any, len)
+		   : connect_patiently(listener, req, sock, (struct sockaddr *)&pinned,
+				       sizeof(pinned));
 	resp->error = r < 0 ? -errno : 0;
+	return false;
 }

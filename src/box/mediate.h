@@ -7,13 +7,17 @@
 #pragma once
 
 #include <linux/seccomp.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
+#include "box/denied.h"
 #include "box/spec.h"
 
 /* Fills `resp` with the result. A unix socket by path is connected only when it does not lie in a
- * read-write directory of the host; every other address goes on as it is, in the network that the
- * socket belongs to. Whatever can't be read or judged is EPERM. `init` is the host's pid of the
- * box's init. */
-void mediate_connect(int listener, pid_t init, const struct box_spec *spec,
-		     const struct seccomp_notif *req, struct seccomp_notif_resp *resp);
+ * directory of the host; every other address goes on as it is, in the network that the socket
+ * belongs to. Whatever can't be read or judged is EPERM. With `refuse` it is judged and not made.
+ * True when it is a denial to record, with path and mount in *ret_refused if it is the host's
+ * socket. `init` is the host's pid of the box's init. */
+bool mediate_connect(int listener, pid_t init, const struct box_spec *spec,
+		     const struct seccomp_notif *req, bool refuse, struct seccomp_notif_resp *resp,
+		     struct box_denied *ret_refused);

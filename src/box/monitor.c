@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/sys.h"
 #include "box/mount_check.h"
+#include "box/userns_why.h"
 
 #define BUILD_DEADLINE_NS (60ULL * 1000000000)
 #define SWEEP_MAX 16
@@ -30,16 +31,19 @@ void monitor_block_signals(struct live *b)
 {
 	/* Whatever would end cloche by default, but for what a program gets by its own fault: a
 	 * terminal must be put back. */
-	static const int watched[] = { SIGINT,	SIGTERM, SIGHUP,    SIGQUIT, SIGWINCH, SIGUSR1,
-				       SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU,  SIGPOLL };
+	static const int watched[] = { SIGINT,	SIGTERM, SIGHUP,  SIGQUIT,   SIGWINCH,
+				       SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF,
+				       SIGXCPU, SIGPOLL, SIGTSTP, SIGCONT };
 	sigset_t set;
 
 	sigemptyset(&set);
 	for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
 		sigaddset(&set, watched[i]);
-	sigprocmask(SIG_BLOCK, &set, NULL);
 	b->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	sigaddset(&set, SIGTTOU); /* see terminal.h */
+	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* as the broken pipe: an error of a write, not an end */
 	signal(SIGCHLD,
 	       SIG_DFL); /* a caller may have it ignored, and then no child leaves a status */
 }
@@ -48,6 +52,8 @@ static void kill_box(struct live *b)
 {
 	if (b->pidfd >= 0)
 		box_kill(b->pidfd, b->order);
+	if (b->limits_open)
+		limits_kill(&b->limits);
 }
 
 static void send_signal(struct live *b, int sig)
@@ -92,6 +98,7 @@ void monitor_failed(struct live *b, const struct err *why)
 		if (recv(b->order, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m) &&
 		    m.kind == INIT_FAILED)
 			b->why = m.err;
+	userns_explain(&b->why);
 }
 
 /* The machine's first process reaps whatever is left to it. A container's is often an application
@@ -108,20 +115,13 @@ static bool is_initial_pidns(void)
 	return strcmp(link, "pid:[4026531836]") == 0;
 }
 
-static int watch_workspace(struct live *b, struct err *e)
+/* The caller's terminal changed its size, or is ours again. */
+static void on_resize(struct live *b)
 {
-	for (size_t i = 0; i < b->spec->n_mounts; i++) {
-		const struct box_mount *m = &b->spec->mounts[i];
-		_cleanup_fd_ int dir = -1;
+	struct winsize w = terminal_size(b->relays[0].from, b->relays[1].to);
 
-		if (!m->workspace || b->spec->limits.workspace_max == BOX_LIMIT_NONE)
-			continue;
-		dir = mount_open_checked(m);
-		if (dir < 0)
-			return err_sys(e, "watch the size of %s", m->src);
-		return limits_watch_workspace(&b->limits, dir, e);
-	}
-	return 0;
+	if (b->spec->tty && b->started && w.ws_row)
+		ioctl(b->tty, TIOCSWINSZ, &w);
 }
 
 static void on_started(struct live *b, const struct init_msg *m, const int *fds, size_t n,
@@ -138,17 +138,9 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 		monitor_failed(b, &e);
 		return;
 	}
-	if (notify_start(&b->notify, fds[0], b->pidfd, b->order, b->pid, b->spec,
-			 &b->request[b->limits.rung->kernel], &e) < 0) {
-		err_at(&e, STAGE_LOCKS);
-		monitor_failed(b, &e);
-		return;
-	}
-	if (limits_watch(&b->limits, b->pid, &e) < 0 || watch_workspace(b, &e) < 0) {
-		err_at(&e, STAGE_LIMITS);
-		monitor_failed(b, &e);
-		return;
-	}
+	notify_start(&b->notify, fds[0], b->pidfd, b->order, b->pid, b->spec,
+		     &b->request[limits_held(&b->limits, LIMIT_MEMORY)]);
+	limits_joined(&b->limits);
 	b->started = true;
 	b->started_ns = m->marks[MARK_STARTED];
 	b->out->landlock_abi = m->landlock_abi;
@@ -170,6 +162,7 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 			b->relays[0].keep_from = true;
 			terminal_raw(&b->terminal, io->in);
 		}
+		on_resize(b); /* it may have changed since the clone */
 	}
 }
 
@@ -207,6 +200,9 @@ static bool on_order(struct live *b, const struct box_io *io)
 	case INIT_FAILED:
 		b->failed = true;
 		b->why = m.err;
+		userns_explain(&b->why);
+		if (m.no_overlay > 0)
+			b->out->no_overlay = b->plan.sources[m.no_overlay - 1].path;
 		reap(b);
 		return true;
 	case INIT_ENDED:
@@ -221,13 +217,52 @@ static bool on_order(struct live *b, const struct box_io *io)
 		take_marks(b, &m);
 		/* Nobody waits for the kernel to take the namespaces down, unless a cgroup could
 		 * only go then, or nobody else would reap. */
-		if (!m.left || b->reaps) {
+		if (!m.left || b->born || b->reaps) {
 			fd_close(&b->order);
 			reap(b);
 		}
 		return true;
 	}
 	return false;
+}
+
+/* Ctrl-Z outside: the command stops with cloche, which stops as it would have by default (a job
+ * that no shell could continue is not stopped by the kernel). The deadline goes on. */
+static void on_stop(struct live *b)
+{
+	sigset_t stop;
+
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGTSTP);
+	terminal_restore(&b->terminal);
+	if (b->started)
+		send_signal(b, SIGSTOP);
+	(void)raise(SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &stop, NULL);
+	sigprocmask(SIG_BLOCK, &stop, NULL);
+	if (b->started)
+		send_signal(b, SIGCONT);
+	terminal_again(&b->terminal);
+}
+
+/* What concerns the caller's terminal, and says nothing to the command. */
+static bool on_job_signal(struct live *b, int sig)
+{
+	switch (sig) {
+	case SIGTSTP:
+		on_stop(b);
+		return true;
+	case SIGCONT: /* a shell had the terminal meanwhile */
+		b->terminal.raw = false;
+		terminal_again(&b->terminal);
+		on_resize(b);
+		return true;
+	case SIGWINCH:
+		on_resize(b);
+		return true;
+	default:
+		return false;
+	}
 }
 
 static void on_signal(struct live *b)
@@ -237,13 +272,9 @@ static void on_signal(struct live *b)
 	while (read(b->signals, &si, sizeof(si)) == sizeof(si)) {
 		int sig = (int)si.ssi_signo;
 
-		if (sig == SIGWINCH) {
-			struct winsize w = terminal_size(b->relays[0].from >= 0 ? b->relays[0].from
-										: b->relays[1].to);
-
-			if (b->spec->tty && b->started && w.ws_row)
-				ioctl(b->tty, TIOCSWINSZ, &w);
-		} else if (sig == SIGUSR1 || sig == SIGUSR2) { /* the command's own business */
+		if (on_job_signal(b, sig))
+			continue;
+		if (sig == SIGUSR1 || sig == SIGUSR2) { /* the command's own business */
 			if (b->started)
 				send_signal(b, sig);
 		} else if (!b->forwarded && b->started) {
@@ -254,6 +285,12 @@ static void on_signal(struct live *b)
 			kill_box(b);
 		}
 	}
+}
+
+/* The shorter of two times to sleep, of which -1 is for ever. */
+static int sooner(int wait, int other)
+{
+	return wait < 0 || wait > other ? other : wait;
 }
 
 /* What is due now; returns how long the loop may sleep, in milliseconds. */
@@ -294,27 +331,54 @@ static void move_streams(struct live *b, const struct pollfd *p)
 	}
 }
 
-/* A terminal has no end of file but the character for it: what reads there must see that the
- * caller's input has ended. */
-static void end_of_input(struct live *b)
+/* A terminal has no end of file but the character for it, which ends one reading. What reads there
+ * must see that the caller's input has ended, and so must what reads after it: it is typed again.
+ * Returns how long the loop may sleep. */
+static int end_of_input(struct live *b, int wait)
 {
 	struct relay *in = &b->relays[0];
+	uint64_t now;
 
 	if (!b->spec->tty || !b->spec->interactive || !b->started || in->from >= 0 || in->to < 0 ||
 	    relay_pending(in))
-		return;
-	(void)!write(in->to, "\004", 1); /* Ctrl-D, VEOF as every new terminal has it */
-	in->to = -1;
+		return wait;
+	now = box_now();
+	if (now >= b->end_typed + BACKGROUND_MS * 1000000ULL) {
+		terminal_type_end(in->to, b->end_typed != 0);
+		b->end_typed = now;
+	}
+	return sooner(wait, BACKGROUND_MS);
 }
 
 static void poll_set(struct live *b, struct pollfd p[P_N])
 {
 	p[P_ORDER] = (struct pollfd){ .fd = b->order, .events = POLLIN };
 	p[P_SIGNALS] = (struct pollfd){ .fd = b->signals, .events = POLLIN };
-	p[P_LIMITS] =
-		(struct pollfd){ .fd = b->started ? b->limits.event_fd : -1, .events = POLLIN };
+	p[P_LIMITS] = (struct pollfd){ .fd = b->started ? b->limits.event_fd : -1,
+				       .events = b->limits.event_mask };
 	for (int i = 0; i < 3; i++)
 		relay_poll(&b->relays[i], &p[P_STREAMS + 2 * i]);
+}
+
+/* Leaves the caller's terminal alone while another job has it; nothing tells when it comes back.
+ * Returns how long the loop may sleep. */
+static int spare_terminal(struct live *b, struct pollfd *p, int wait)
+{
+	bool elsewhere = terminal_elsewhere(b->relays[0].from);
+
+	if (elsewhere)
+		p[P_STREAMS].fd = -1;
+	else
+		terminal_again(&b->terminal);
+	for (int i = 1; i < 3; i++) {
+		struct pollfd *out = &p[P_STREAMS + 2 * i + 1];
+
+		if (out->fd >= 0 && terminal_keeps_quiet(out->fd)) {
+			out->fd = -1;
+			elsewhere = true;
+		}
+	}
+	return elsewhere ? sooner(wait, BACKGROUND_MS) : wait;
 }
 
 static void check_limits(struct live *b)
@@ -346,10 +410,7 @@ static void run_box(struct live *b, const struct box_io *io)
 		int wait = on_time(b);
 
 		poll_set(b, p);
-		if (terminal_elsewhere(b->relays[0].from)) { /* nothing tells when it comes back */
-			p[P_STREAMS].fd = -1;
-			wait = wait < 0 || wait > BACKGROUND_MS ? BACKGROUND_MS : wait;
-		}
+		wait = spare_terminal(b, p, end_of_input(b, wait));
 		if (!wait_ready(p, wait))
 			kill_box(b);
 		if (p[P_SIGNALS].revents)
@@ -357,7 +418,6 @@ static void run_box(struct live *b, const struct box_io *io)
 		if (p[P_LIMITS].revents || limits_period_ms(&b->limits) >= 0)
 			check_limits(b);
 		move_streams(b, &p[P_STREAMS]);
-		end_of_input(b);
 		if (p[P_ORDER].revents)
 			over = on_order(b, io);
 	}
@@ -368,6 +428,7 @@ static void run_box(struct live *b, const struct box_io *io)
 static void flush(struct live *b)
 {
 	uint64_t until = b->deadline || b->cancelled ? box_now() + FLUSH_NS : UINT64_MAX;
+	struct signalfd_siginfo si;
 	struct pollfd p[P_N];
 
 	if (!b->relays[0].keep_from)
@@ -385,10 +446,11 @@ static void flush(struct live *b)
 		poll_set(b, p);
 		p[P_ORDER].fd = p[P_LIMITS].fd = -1;
 		p[P_STREAMS].fd = p[P_STREAMS + 1].fd = -1;
-		if (!wait_ready(p, until == UINT64_MAX ? -1 : 100))
+		if (!wait_ready(p, spare_terminal(b, p, until == UINT64_MAX ? -1 : 100)))
 			return;
-		if (p[P_SIGNALS].revents) /* the caller has had enough */
-			return;
+		while (read(b->signals, &si, sizeof(si)) == sizeof(si))
+			if (!on_job_signal(b, (int)si.ssi_signo)) /* the caller has had enough */
+				return;
 		move_streams(b, &p[P_STREAMS]);
 	}
 }
@@ -417,10 +479,16 @@ static void judge_usage(struct live *b)
 	}
 	if (!b->started)
 		return;
-	u->cpu_user_us = b->cpu_user_us;
-	u->cpu_sys_us = b->cpu_sys_us;
-	u->read_bytes = b->in_bytes;
-	u->written_bytes = b->out_bytes;
+	/* Init's account is of the command's processes alone; where it could give none, the group's
+	 * is whole, if there is one. */
+	if (b->ended || u->cpu_user_us == UINT64_MAX) {
+		u->cpu_user_us = b->cpu_user_us;
+		u->cpu_sys_us = b->cpu_sys_us;
+	}
+	if (b->ended || u->read_bytes == UINT64_MAX) {
+		u->read_bytes = b->in_bytes;
+		u->written_bytes = b->out_bytes;
+	}
 	if (u->memory_peak == UINT64_MAX || u->memory_peak < b->maxrss)
 		u->memory_peak = b->maxrss;
 }
@@ -446,12 +514,10 @@ void monitor_judge(struct live *b)
 		v.cancelled = true;
 	v.oom_kills = o->usage.oom_kills;
 	v.escape = b->notify.running ? notify_escape(&b->notify) : NULL;
-	o->n_denied = atomic_load(&b->notify.n_denied);
-	o->lost_denials = atomic_load(&b->notify.lost);
+	notify_tell(&b->notify, o);
 	for (int i = 2; i >= 0; i--)
 		if (b->relays[i].failed)
 			o->stream_errno = b->relays[i].failed;
-	memcpy(o->denied, b->notify.denied, sizeof(o->denied));
 	if (b->started) {
 		o->wall_us = (b->end_ns - b->started_ns) / 1000;
 		o->start_us = (b->started_ns - o->marks[MARK_BEGIN]) / 1000;

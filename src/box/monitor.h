@@ -14,10 +14,10 @@ struct live {
 	struct box_outcome *out;
 	struct plan plan;
 	struct init_args args;
-	struct sc_request request[2]; /* by kernel_limits, as init_args.code */
+	struct sc_request request[2]; /* as init_args.code */
 	struct err filter_err[2];
 	struct limits limits;
-	bool limits_open;
+	bool placed, limits_open; /* the two steps of limits.h */
 	struct notify notify;
 	struct relay
 		relays[3]; /* stdin, stdout, stderr; with a terminal: [0] into it, [1] out of it */
@@ -29,10 +29,12 @@ struct live {
 	int tty;	   /* the terminal's master, owned by the relays */
 	/* evidence */
 	struct err why;
+	bool born;  /* init stands in a group that it can't leave */
 	bool reaps; /* init must be waited for: nobody else would */
 	bool failed, started, ended, gone, start_deadline, deadline, cancelled, termed;
 	int status, forwarded;
 	enum limit_hit hit;
+	uint64_t end_typed; /* when the end of input was typed last */
 	uint64_t started_ns, end_ns, cpu_user_us, cpu_sys_us, maxrss, in_bytes, out_bytes;
 };
 

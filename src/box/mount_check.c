@@ -28,12 +28,11 @@
 #include "base/str.h"
 #include "box/mount_below.h"
 
-#define ELEMS(a) (sizeof(a) / sizeof((a)[0]))
-
 int mount_check_init(struct mount_check *c, struct err *e)
 {
-	c->n_notes = 0;
+	c->n_notes = c->n_denied = 0;
 	c->learned = false;
+	c->spec = NULL;
 	c->rules.n_places = c->rules.n_aliases = c->rules.n_envs = c->rules.n_known =
 		c->rules.n_strings = 0;
 	return 0;
@@ -58,6 +57,8 @@ static int about(struct err *e, const struct box_mount *m)
 		err_prefix(e, "--tmpfs %s", mount_show(&dst, m->dst));
 	else if (m->workspace)
 		err_prefix(e, "--workspace %s", mount_show(&src, m->src));
+	else if (m->git)
+		err_prefix(e, "--git: %s", mount_show(&src, m->src));
 	else
 		err_prefix(e, "-v %s:%s", mount_show(&src, m->src), mount_show(&dst, m->dst));
 	return err_at(e, m->workspace ? STAGE_WORKSPACE : STAGE_MOUNT);
@@ -112,12 +113,15 @@ int mount_parse_volume(struct mount_check *c, const char *text, bool untrusted,
 				"':' can't be written; use a link to it)",
 				mount_show(&s, text));
 		m.rw = mode[2] == 'w';
+		m.ro_said = !m.rw;
 	}
 	m.src = keep_part(c, text, (size_t)(dst - text), e);
 	if (m.src)
 		m.dst = keep_target(c, dst + 1, mode ? (size_t)(mode - dst - 1) : strlen(dst + 1),
 				    e);
-	if (!m.src || !m.dst)
+	if (m.dst)
+		m.said = mount_rules_keep(&c->rules, text, e);
+	if (!m.said)
 		return err_prefix(e, "-v \"%s\"", mount_show(&s, text));
 	*ret = m;
 	return 0;
@@ -144,7 +148,9 @@ int mount_parse_tmpfs(struct mount_check *c, const char *text, struct box_mount 
 			       "--tmpfs \"%s\": the size needs a unit: k, m, g, or b for bytes",
 			       mount_show(&s, text));
 	m.dst = keep_target(c, text, (size_t)(size - text), e);
-	if (!m.dst)
+	if (m.dst)
+		m.said = mount_rules_keep(&c->rules, text, e);
+	if (!m.said)
 		return err_prefix(e, "--tmpfs \"%s\"", mount_show(&s, text));
 	*ret = m;
 	return 0;
@@ -163,6 +169,7 @@ int mount_parse_workspace(struct mount_check *c, const char *dir, struct box_mou
 			e, ERR_USAGE,
 			"--workspace: the directory's name is empty; write . for the current one");
 	m.src = keep_part(c, dir, strlen(dir), e);
+	m.said = m.src;
 	if (!m.src)
 		return err_prefix(e, "--workspace");
 	*ret = m;
@@ -210,33 +217,43 @@ static int source_refused(const struct box_mount *m, const char *real, const str
 {
 	const char *advice = mount_class_advice(r->class);
 	struct mount_shown s;
+	char name[64];
 
 	/* A workspace is read-write by its nature; the same directory read-only is a volume. */
 	if (m->workspace && mount_class_rw_only(r->class))
 		advice = "show it read-only with -v DIR:/workspace:ro -w /workspace";
-	return err_set(e, ERR_REFUSED, "%s%s%srefused by the rule %s%s (%s): %s",
+	return err_set(e, ERR_REFUSED, "%s%s%srefused by the rule %s (%s): %s",
 		       strcmp(real, m->src) ? "it is " : "",
 		       strcmp(real, m->src) ? mount_show(&s, real) : "",
-		       strcmp(real, m->src) ? ", " : "",
-		       r->kind == RULE_PLACE_ABOVE ? "above "
-		       : r->kind == RULE_ENV	   ? "$"
-						   : "",
-		       r->pattern, mount_class_name(r->class), advice);
+		       strcmp(real, m->src) ? ", " : "", mount_rule_name(r, name),
+		       mount_class_name(r->class), advice);
 }
 
-/* The rule that the caller's own spelling falls under, before links are resolved: ~/.ssh is refused
- * wherever it leads. */
-static const struct mount_rule *spelling(const struct mount_check *c, const struct box_mount *m)
+/* The caller's own spelling, before links are resolved: ~/.ssh is refused wherever it leads. False
+ * when it says nothing of its own. */
+static bool spelling(const struct box_mount *m, const char *real, char norm[PATH_MAX])
 {
-	char cwd[PATH_MAX], full[PATH_MAX], norm[PATH_MAX];
+	char cwd[PATH_MAX], full[PATH_MAX];
 	struct err ignored;
 
 	if (m->src[0] == '/')
 		snprintf(full, sizeof(full), "%s", m->src);
 	else if (!getcwd(cwd, sizeof(cwd)) || path_join(full, sizeof(full), cwd, m->src) < 0)
-		return NULL;
-	return path_normalise(full, norm, &ignored) < 0 ? NULL
-							: mount_rules_path(&c->rules, norm, m->rw);
+		return false;
+	return path_normalise(full, norm, &ignored) == 0 && strcmp(norm, real);
+}
+
+/* All rules that refuse a source, since each would do alone; the first is the one that is told. */
+static void deny_source(struct mount_check *c, const struct box_mount *m, const char *real,
+			const char *spelt, int fd, const struct mount_rule *first)
+{
+	const struct mount_rule *all[MOUNT_DENIED_MAX];
+	size_t n = mount_rules_all(&c->rules, real, spelt, fd, m->rw, all, MOUNT_DENIED_MAX);
+
+	mount_deny_rule(c, m, real, first);
+	for (size_t i = 0; i < n; i++)
+		if (all[i] != first)
+			mount_deny_rule(c, m, real, all[i]);
 }
 
 int mount_check_learn(struct mount_check *c, struct err *e)
@@ -253,7 +270,7 @@ int mount_check_learn(struct mount_check *c, struct err *e)
 	return 0;
 }
 
-static int source_kind(struct box_mount *m, mode_t mode, struct err *e)
+static int source_kind(struct mount_check *c, struct box_mount *m, mode_t mode, struct err *e)
 {
 	const char *what = S_ISSOCK(mode)   ? "a socket"
 			   : S_ISFIFO(mode) ? "a FIFO"
@@ -264,11 +281,15 @@ static int source_kind(struct box_mount *m, mode_t mode, struct err *e)
 		m->kind = BOX_MOUNT_DIR;
 		return 0;
 	}
-	if (!S_ISREG(mode))
+	if (!S_ISREG(mode)) {
+		mount_deny(
+			c, m, "file kind", MOUNT_ALLOW_NONE,
+			"only files and directories are shared; a device below /dev by --device");
 		return err_set(e, ERR_REFUSED,
 			       "refused by the rule file kind (%s): it is %s of the host; %s",
 			       "host control socket", what,
 			       S_ISCHR(mode) ? "see --device" : "no option allows it");
+	}
 	if (m->workspace)
 		return err_set(
 			e, ERR_USAGE,
@@ -280,26 +301,34 @@ static int source_kind(struct box_mount *m, mode_t mode, struct err *e)
 /* Completes *m from what is there now. */
 static int source_check(struct mount_check *c, struct box_mount *m, struct err *e)
 {
-	char real[PATH_MAX];
+	char real[PATH_MAX], norm[PATH_MAX];
 	const struct mount_rule *r;
 	_cleanup_fd_ int fd = -1;
-	const char *src;
+	struct mount_shown s;
+	const char *src, *spelt;
 	struct stat st;
 
 	if (path_canonical(m->src, real) == 0)
 		fd = path_open_nolinks(real, 0);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return source_missing(m, e);
+	if (m->git && strcmp(m->src, real) != 0) /* a box may have put it there */
+		return err_set(e, ERR_REFUSED,
+			       "refused by the rule no links in a repository: it leads to %s",
+			       mount_show(&s, real));
 	if (mount_check_learn(c, e) < 0)
 		return -1;
 	r = mount_rules_path(&c->rules, real, m->rw);
-	if (!r && strcmp(m->src, real))
-		r = spelling(c, m);
+	spelt = strcmp(m->src, real) && spelling(m, real, norm) ? norm : NULL;
+	if (!r && spelt)
+		r = mount_rules_path(&c->rules, spelt, m->rw);
 	if (!r)
 		r = mount_rules_fd(&c->rules, real, fd, m->rw);
-	if (r)
+	if (r) {
+		deny_source(c, m, real, spelt, fd, r);
 		return source_refused(m, real, r, e);
-	if (source_kind(m, st.st_mode, e) < 0)
+	}
+	if (source_kind(c, m, st.st_mode, e) < 0)
 		return -1;
 	src = mount_rules_keep(&c->rules, real, e);
 	if (!src)
@@ -314,7 +343,7 @@ static int source_check(struct mount_check *c, struct box_mount *m, struct err *
 
 int mount_check_rootfs(struct mount_check *c, const char *dir, struct box_mount *ret, struct err *e)
 {
-	struct box_mount m = { .kind = BOX_MOUNT_DIR, .src = dir, .dst = "/" };
+	struct box_mount m = { .kind = BOX_MOUNT_DIR, .src = dir, .dst = "/", .said = dir };
 	int r = source_check(c, &m, e);
 	struct mount_shown s;
 
@@ -346,112 +375,7 @@ int mount_open_checked(const struct box_mount *m)
 	return fd_steal(&fd);
 }
 
-/* ---- targets ---- */
-
-#define COVERS "the box would lose its programs; choose another target"
-
-static const struct {
-	const char *path;
-	bool below; /* and everything below it */
-	const char *why;
-} target_rules[] = {
-	{ "/", false, "it is the box's root; see --rootfs" },
-	{ "/dev/shm", true, "--shm-size sets its size" },
-	{ "/dev", true, "it is the box's own; see --device" },
-	{ "/proc", true, "it is the box's own; see --proc" },
-	{ "/sys", true, "it is the box's own" },
-	{ "/usr", false, COVERS },
-	{ "/usr/bin", false, COVERS },
-	{ "/usr/lib", false, COVERS },
-	{ "/usr/lib64", false, COVERS },
-	{ "/bin", false, COVERS },
-	{ "/sbin", false, COVERS },
-	{ "/lib", false, COVERS },
-	{ "/lib32", false, COVERS },
-	{ "/lib64", false, COVERS },
-	{ "/libx32", false, COVERS },
-	{ "/etc", false,
-	  "the box would lose its users and hosts; mount a file or directory below it" },
-	{ "/home", false, "the box would lose its home; mount a directory below it" },
-};
-
-static int target_rule(const char *dst, struct err *e)
-{
-	for (size_t i = 0; i < ELEMS(target_rules); i++)
-		if (!strcmp(dst, target_rules[i].path) ||
-		    (target_rules[i].below && path_within(dst, target_rules[i].path)))
-			return err_set(e, ERR_REFUSED, "refused by the rule target %s: %s",
-				       target_rules[i].path, target_rules[i].why);
-	return 0;
-}
-
-/* The host image's own links, and what is read-only in it. */
-static int target_host(char dst[PATH_MAX], struct err *e)
-{
-	static const struct {
-		const char *from, *to;
-	} links[] = { { "/bin", "/usr/bin" },
-		      { "/sbin", "/usr/sbin" },
-		      { "/lib", "/usr/lib" },
-		      { "/lib64", "/usr/lib64" },
-		      { "/var/run", "/run" } };
-	char out[PATH_MAX];
-	struct stat st;
-
-	for (size_t i = 0; i < ELEMS(links); i++)
-		if (path_within(dst, links[i].from)) {
-			const char *rest = dst + strlen(links[i].from);
-
-			if (path_join(out, sizeof(out), links[i].to, *rest ? rest + 1 : "") < 0)
-				return err_set(e, ERR_USAGE, "the target is too long");
-			if (!*rest)
-				out[strlen(links[i].to)] = '\0';
-			memcpy(dst, out, sizeof(out));
-			break;
-		}
-	if (path_within(dst, "/usr") && path_canonical(dst, out) == 0 && strcmp(out, dst)) {
-		struct mount_shown s;
-
-		return err_set(
-			e, ERR_REFUSED,
-			"refused by the rule no links in targets: it is %s on this machine; name that",
-			mount_show(&s, out));
-	}
-	if (path_within(dst, "/usr") && stat(dst, &st) < 0)
-		return err_set(
-			e, ERR_USAGE,
-			"/usr of the host image is read-only, and this target does not exist in it; choose one "
-			"outside /usr");
-	return 0;
-}
-
-/* Where the target really is in the box, through the image's links. */
-static int target_check(struct mount_check *c, const struct box_spec *spec, struct box_mount *m,
-			struct err *e)
-{
-	char dst[PATH_MAX];
-
-	snprintf(dst, sizeof(dst), "%s", m->dst); /* normalised, so it fits */
-	if (target_rule(dst, e) < 0)
-		return -1;
-	if (spec->root.kind == ROOTFS_DIR) {
-		_cleanup_fd_ int root = path_open_nolinks(spec->root.dir, O_DIRECTORY);
-
-		if (root < 0 || path_resolve_in_root(root, m->dst, dst) < 0)
-			return err_sys(e, "target in %s", spec->root.name);
-	} else if (target_host(dst, e) < 0) {
-		return -1;
-	}
-	if (!strcmp(dst, m->dst))
-		return 0;
-	if (target_rule(dst, e) < 0) {
-		struct mount_shown s;
-
-		return err_prefix(e, "the target is %s in the box", mount_show(&s, dst));
-	}
-	m->dst = mount_rules_keep(&c->rules, dst, e);
-	return m->dst ? 0 : -1;
-}
+/* ---- mounts among each other ---- */
 
 static int depth(const char *path)
 {
@@ -471,7 +395,8 @@ static int shallow_first(const void *a, const void *b)
 }
 
 /* `m` is mounted inside `outer`, a host directory: its target must be there already. */
-static int nested_check(const struct box_mount *outer, const struct box_mount *m, struct err *e)
+static int nested_check(struct mount_check *c, const struct box_mount *outer,
+			const struct box_mount *m, struct err *e)
 {
 	_cleanup_fd_ int src = mount_open_checked(outer);
 	_cleanup_fd_ int fd = -1;
@@ -489,11 +414,14 @@ static int nested_check(const struct box_mount *outer, const struct box_mount *m
 			e, ERR_USAGE,
 			"there is no %s in %s; create it first (a box leaves nothing behind on the host)",
 			s.text, o.text);
-	if (fd < 0 && errno == ELOOP)
+	if (fd < 0 && errno == ELOOP) {
+		mount_deny(c, m, "no links in targets", MOUNT_ALLOW_NONE,
+			   "it leads over a link in the directory around it: name the link's goal");
 		return err_set(
 			e, ERR_REFUSED,
 			"refused by the rule no links in targets: %s leads over a link in %s; name its goal",
 			s.text, o.text);
+	}
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_sys(e, "%s in %s", s.text, o.text);
 	if (S_ISDIR(st.st_mode) != (m->kind != BOX_MOUNT_FILE))
@@ -504,7 +432,8 @@ static int nested_check(const struct box_mount *outer, const struct box_mount *m
 }
 
 /* One against those before it; the array is sorted, so an outer one comes first. */
-static int pair_check(const struct box_mount *mounts, size_t i, struct err *e)
+static int pair_check(struct mount_check *c, const struct box_mount *mounts, size_t i,
+		      struct err *e)
 {
 	const struct box_mount *m = &mounts[i], *outer = NULL;
 	struct mount_shown s;
@@ -520,26 +449,32 @@ static int pair_check(const struct box_mount *mounts, size_t i, struct err *e)
 		return 0;
 	if (outer->kind == BOX_MOUNT_TMPFS && m->kind == BOX_MOUNT_TMPFS)
 		return 0;
-	if (outer->kind == BOX_MOUNT_TMPFS)
+	if (outer->kind == BOX_MOUNT_TMPFS) {
+		mount_deny(c, m, "tmpfs over mount", MOUNT_ALLOW_NONE,
+			   "choose a target outside of the --tmpfs that would cover it");
 		return err_set(
 			e, ERR_REFUSED,
 			"refused by the rule tmpfs over mount: --tmpfs %s would cover it; choose a target outside",
 			mount_show(&s, outer->dst));
+	}
 	if (outer->kind == BOX_MOUNT_FILE)
 		return err_set(e, ERR_USAGE, "the target is below %s, which is a file",
 			       mount_show(&s, outer->dst));
-	return nested_check(outer, m, e);
+	return nested_check(c, outer, m, e);
 }
 
-static int size_check(const struct box_spec *spec, const struct box_mount *m, struct err *e)
+static int size_check(struct mount_check *c, const struct box_spec *spec, const struct box_mount *m,
+		      struct err *e)
 {
 	if (m->kind == BOX_MOUNT_TMPFS && spec->limits.memory != BOX_LIMIT_NONE &&
-	    spec->limits.memory > 0 && m->size > spec->limits.memory)
+	    spec->limits.memory > 0 && m->size > spec->limits.memory) {
+		mount_deny(c, m, "tmpfs within memory", MOUNT_ALLOW_MEMORY, NULL);
 		return err_set(
 			e, ERR_REFUSED,
 			"refused by the rule tmpfs within memory: its size is more than the box's memory of %llu MiB; "
 			"raise --memory or lower the size",
 			(unsigned long long)(spec->limits.memory >> 20));
+	}
 	return 0;
 }
 
@@ -552,8 +487,10 @@ static int fifo_check(struct mount_check *c, const struct box_spec *spec, const 
 
 	if (spec->profile != BOX_PROFILE_UNTRUSTED || m->kind != BOX_MOUNT_DIR || !m->rw)
 		return 0;
-	if (mount_scan_fifo(m, &complete, e) < 0)
+	if (mount_scan_fifo(m, &complete, e) < 0) {
+		mount_deny(c, m, "no FIFOs under untrusted", MOUNT_ALLOW_RO, NULL);
 		return -1;
+	}
 	if (!complete)
 		mount_note(
 			c,
@@ -562,25 +499,61 @@ static int fifo_check(struct mount_check *c, const struct box_spec *spec, const 
 	return 0;
 }
 
+static int below_check(struct mount_check *c, const struct box_spec *spec,
+		       const struct box_mount *m, struct err *e)
+{
+	if (m->kind != BOX_MOUNT_DIR)
+		return 0;
+	if (mount_below_check(c, m, geteuid() != spec->outer_uid, e) < 0)
+		return -1;
+	mount_scan_top(c, m, spec->profile == BOX_PROFILE_UNTRUSTED);
+	return 0;
+}
+
+/* The first error is the answer. What comes after it is looked at all the same, so that all that
+ * refuses a mount is known at once. */
+static void keep_first(struct err *first, const struct box_mount *m, int r, struct err *one)
+{
+	if (r == 0 || first->kind != ERR_NONE)
+		return;
+	about(one, m);
+	*first = *one;
+}
+
+/* A message is one line about one thing; that there is more to mend is worth a word. */
+static void tell_others(const struct mount_check *c, struct err *e)
+{
+	size_t n = strlen(e->msg);
+
+	if (e->kind == ERR_REFUSED && c->n_denied > 1)
+		snprintf(e->msg + n, sizeof(e->msg) - n, " (and %zu more, which --json lists)",
+			 c->n_denied - 1);
+}
+
 int mount_check_all(struct mount_check *c, struct box_spec *spec, struct err *e)
 {
+	struct err first = { .kind = ERR_NONE }, one;
+
+	c->spec = spec;
 	for (size_t i = 0; i < spec->n_mounts; i++) {
 		struct box_mount *m = &spec->mounts[i];
 
-		if (target_check(c, spec, m, e) < 0 || size_check(spec, m, e) < 0 ||
-		    (m->kind != BOX_MOUNT_TMPFS && source_check(c, m, e) < 0))
-			return about(e, m);
+		keep_first(&first, m, mount_target(c, spec, m, &one), &one);
+		keep_first(&first, m, size_check(c, spec, m, &one), &one);
+		if (m->kind != BOX_MOUNT_TMPFS)
+			keep_first(&first, m, source_check(c, m, &one), &one);
 	}
 	qsort(spec->mounts, spec->n_mounts, sizeof(spec->mounts[0]), shallow_first);
-	for (size_t i = 0; i < spec->n_mounts; i++) {
+	for (size_t i = 0; i < spec->n_mounts && first.kind == ERR_NONE; i++) {
 		const struct box_mount *m = &spec->mounts[i];
 
-		if (pair_check(spec->mounts, i, e) < 0 || fifo_check(c, spec, m, e) < 0)
-			return about(e, m);
-		if (m->kind == BOX_MOUNT_DIR && mount_below_check(m, e) < 0)
-			return about(e, m);
-		if (m->kind == BOX_MOUNT_DIR)
-			mount_scan_top(c, m, spec->profile == BOX_PROFILE_UNTRUSTED);
+		keep_first(&first, m, pair_check(c, spec->mounts, i, &one), &one);
+		keep_first(&first, m, fifo_check(c, spec, m, &one), &one);
+		keep_first(&first, m, below_check(c, spec, m, &one), &one);
 	}
-	return 0;
+	if (first.kind == ERR_NONE)
+		return 0;
+	tell_others(c, &first);
+	*e = first;
+	return -1;
 }

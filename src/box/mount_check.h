@@ -10,10 +10,12 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "box/denied.h"
 #include "box/mount_rules.h"
 #include "box/spec.h"
 
 #define MOUNT_NOTES_MAX 8
+#define MOUNT_DENIED_MAX 24
 #define MOUNT_WORKSPACE "/workspace"
 #define MOUNT_SCAN_MAX 20000
 
@@ -22,6 +24,10 @@ struct mount_check {
 	char notes[MOUNT_NOTES_MAX]
 		  [300]; /* lines for the outcome's notes: what is allowed and worth knowing */
 	size_t n_notes;
+	struct denial denied[MOUNT_DENIED_MAX]; /* refused mounts, and files that the box can't
+						   see; their texts live as long as this */
+	size_t n_denied;
+	const struct box_spec *spec; /* of mount_check_all; NULL before */
 	bool learned; /* the rules know the caller; put off until a path is judged, so that a box
 			 without mounts pays nothing */
 };
@@ -70,8 +76,39 @@ void mount_scan_top(struct mount_check *c, const struct box_mount *m, bool untru
 /* Adds a note; those beyond MOUNT_NOTES_MAX are dropped. */
 void mount_note(struct mount_check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Where a target really is in the box, through the image's links: m->dst is set to it. Refuses the
+ * places that cloche furnishes. */
+int mount_target(struct mount_check *c, const struct box_spec *spec, struct box_mount *m,
+		 struct err *e);
+
+/* What would allow a refused mount; it takes the place of the refused option. */
+enum mount_allow {
+	MOUNT_ALLOW_NONE,
+	MOUNT_ALLOW_RO,	    /* the same, shared read-only */
+	MOUNT_ALLOW_DEVICE, /* --device */
+	MOUNT_ALLOW_MEMORY, /* as much memory as the tmpfs is large */
+};
+/* Puts down that a policy refuses m, with the reason why no option allows it when `how` is none.
+ * Records beyond MOUNT_DENIED_MAX are dropped: the fault tells of the first. */
+void mount_deny(struct mount_check *c, const struct box_mount *m, const char *policy,
+		enum mount_allow how, const char *reason);
+/* The same for a rule of the table; `real` is the canonical source. */
+void mount_deny_rule(struct mount_check *c, const struct box_mount *m, const char *real,
+		     const struct mount_rule *r);
+/* The same for --device PATH, which no option allows. */
+void mount_deny_device(struct mount_check *c, const char *path, const char *why);
+/* The same for a directory that can't be shown by overlay, when untrusted takes nothing less. */
+void mount_deny_strict(struct mount_check *c, const char *path);
+/* Puts down a file that the box does not see: `what` is what was asked for, allow_with the option,
+ * or NULL with a reason. All are copied. */
+void mount_deny_read(struct mount_check *c, const char *policy, const char *what, const char *path,
+		     const char *allow_with, const char *reason);
+/* The rule as a denial names it, such as "above $HOME". */
+const char *mount_rule_name(const struct mount_rule *r, char buf[64]);
+
 /* When a word of the command (argv[i]) names a file that exists here and that the box can't see, or
- * sees elsewhere, writes one line of advice and returns true. Uses the checked mounts. */
+ * sees elsewhere, writes one line of advice and returns true; what it can't see is a denial as
+ * well. Uses the checked mounts. */
 bool mount_hint(struct mount_check *c, const struct box_spec *spec, const char *arg, char *buf,
 		size_t cap);
 

@@ -490,6 +490,47 @@ const struct mount_rule *mount_rules_fd(const struct mount_rules_ctx *c, const c
 	return r || !c->n_aliases ? r : through_aliases(c, path, fd, rw);
 }
 
+/* Does this one rule refuse? As mount_rules_path and mount_rules_fd, for all that they look at. */
+static bool refuses(const struct mount_rules_ctx *c, const struct mount_rule *r, const char *path,
+		    int fd, const struct stat *st)
+{
+	char buf[PATH_MAX];
+
+	if (matches(c, r, path))
+		return true;
+	for (size_t i = 0; i < c->n_known; i++)
+		if (c->known[i].rule == r && c->known[i].dev == st->st_dev &&
+		    c->known[i].ino == st->st_ino)
+			return true;
+	if (r->kind != RULE_NAMES)
+		return false;
+	if (holds_rest(path, r->pattern, fd))
+		return true;
+	for (size_t i = 0; i < c->n_aliases; i++) {
+		const char *usual = alias(c, i, path, buf);
+
+		if (usual && (matches(c, r, usual) || holds_rest(usual, r->pattern, fd)))
+			return true;
+	}
+	return false;
+}
+
+size_t mount_rules_all(const struct mount_rules_ctx *c, const char *path, const char *spelt, int fd,
+		       bool rw, const struct mount_rule **ret, size_t max)
+{
+	struct stat st;
+	size_t n = 0;
+
+	if (fstat(fd, &st) < 0)
+		return 0;
+	for (size_t i = 0; i < mount_rules_n && n < max; i++)
+		if ((rw || !mount_class_rw_only(mount_rules[i].class)) &&
+		    (refuses(c, &mount_rules[i], path, fd, &st) ||
+		     (spelt && refuses(c, &mount_rules[i], spelt, fd, &st))))
+			ret[n++] = &mount_rules[i];
+	return n;
+}
+
 const struct mount_rule *mount_rules_name(const char *name)
 {
 	for (size_t i = 0; i < mount_rules_n; i++)

@@ -123,6 +123,10 @@ const struct mount_rule *mount_rules_path(const struct mount_rules_ctx *c, const
  * its kind of file system. */
 const struct mount_rule *mount_rules_fd(const struct mount_rules_ctx *c, const char *path, int fd,
 					bool rw);
+/* All rules of the table that refuse what `fd` is open on, by its path or as it was spelt (NULL for
+ * no other spelling); at most `max`, their number is returned. */
+size_t mount_rules_all(const struct mount_rules_ctx *c, const char *path, const char *spelt, int fd,
+		       bool rw, const struct mount_rule **ret, size_t max);
 /* The rule of secrets that a single name falls under (".ssh"), or NULL: for the look into a shared
  * directory. */
 const struct mount_rule *mount_rules_name(const char *name);

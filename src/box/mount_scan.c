@@ -183,6 +183,9 @@ static bool box_sees(const struct box_spec *spec, const char *path)
 {
 	static const char *const own[] = { "/usr",    "/bin", "/sbin", "/lib",	"/lib32", "/lib64",
 					   "/libx32", "/etc", "/dev",  "/proc", "/sys" };
+	static const char *const places[] = { "/",	  "/home",    "/opt",	 "/root",
+					      "/run",	  "/tmp",     "/var",	 "/var/cache",
+					      "/var/lib", "/var/log", "/var/tmp" };
 	const struct box_mount *m = NULL;
 	_cleanup_fd_ int src = -1, fd = -1;
 
@@ -207,7 +210,10 @@ static bool box_sees(const struct box_spec *spec, const char *path)
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
 		if (path_within(path, own[i]))
 			return true;
-	return false;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (strcmp(path, places[i]) == 0)
+			return true;
+	return strcmp(path, spec->home) == 0;
 }
 
 /* The mount that shows this host path, with its path there. */
@@ -237,17 +243,72 @@ static bool has_workspace(const struct box_spec *spec)
 	return false;
 }
 
+/* Where a word of the command leads from `cwd`, with each ".." taken back by its words, or -1. */
+static int box_place(const char *cwd, const char *arg, char ret[PATH_MAX])
+{
+	char full[PATH_MAX];
+	size_t n = 0;
+
+	if (path_join(full, sizeof(full), *arg == '/' ? "" : cwd, arg) < 0)
+		return -1;
+	for (const char *at = full; *at;) {
+		size_t skip = strspn(at, "/"), len = strcspn(at + skip, "/");
+
+		at += skip;
+		if (len == 2 && at[0] == '.' && at[1] == '.') {
+			while (n > 0 && ret[--n] != '/')
+				;
+		} else if (len > 0 && !(len == 1 && at[0] == '.')) {
+			ret[n++] = '/';
+			memcpy(ret + n, at, len);
+			n += len;
+		}
+		at += len;
+	}
+	ret[n] = '\0';
+	return n > 0 ? 0 : -1;
+}
+
+/* Would the word lead to the same file, were the working directory the workspace, where the command
+ * then starts? Not when it was told where to start. */
+static bool by_workspace(const struct mount_check *c, const struct box_spec *spec, const char *arg,
+			 const char *real)
+{
+	char cwd[PATH_MAX], there[PATH_MAX];
+
+	return !has_workspace(spec) && *arg != '/' && strcmp(spec->cwd, spec->home) == 0 &&
+	       path_canonical(".", cwd) == 0 && path_within(real, cwd) &&
+	       !mount_rules_path(&c->rules, cwd, true) &&
+	       box_place(MOUNT_WORKSPACE, arg, there) == 0 && path_within(there, MOUNT_WORKSPACE) &&
+	       strcmp(there + strlen(MOUNT_WORKSPACE), real + strlen(cwd)) == 0;
+}
+
+/* The option that shows `real` to the command under the name `arg`. */
+static bool showing(const struct mount_check *c, const struct box_spec *spec, const char *arg,
+		    const char *real, char text[DENIAL_TEXT])
+{
+	char there[PATH_MAX];
+
+	snprintf(text, DENIAL_TEXT, "--workspace .");
+	if (by_workspace(c, spec, arg, real))
+		return true;
+	text[0] = '\0';
+	return box_place(spec->cwd, arg, there) == 0 &&
+	       denial_volume(text, DENIAL_TEXT, real, there, "ro");
+}
+
 bool mount_hint(struct mount_check *c, const struct box_spec *spec, const char *arg, char *buf,
 		size_t cap)
 {
-	char real[PATH_MAX], cwd[PATH_MAX], there[PATH_MAX];
-	struct mount_shown word, place, from;
+	char real[PATH_MAX], there[PATH_MAX], text[DENIAL_TEXT], name[64];
+	struct mount_shown word, place;
+	const struct mount_rule *r;
 	struct err ignored;
 	struct stat st;
 
 	if (!*arg || *arg == '-' || stat(arg, &st) < 0 ||
 	    !(S_ISREG(st.st_mode) || (S_ISDIR(st.st_mode) && strchr(arg, '/'))) ||
-	    path_canonical(arg, real) < 0 || path_canonical(".", cwd) < 0)
+	    path_canonical(arg, real) < 0)
 		return false;
 	if (box_path(spec, arg, there) == 0 && box_sees(spec, there))
 		return false;
@@ -256,17 +317,20 @@ bool mount_hint(struct mount_check *c, const struct box_spec *spec, const char *
 		snprintf(buf, cap, "%s is at %s in the box", word.text, mount_show(&place, there));
 		return true;
 	}
-	if (mount_check_learn(c, &ignored) < 0 || mount_rules_path(&c->rules, real, false))
+	if (mount_check_learn(c, &ignored) < 0)
 		return false;
-	if (!has_workspace(spec) && *arg != '/' && path_within(real, cwd) &&
-	    !mount_rules_path(&c->rules, cwd, true)) {
-		snprintf(buf, cap, "%s exists here but the box does not see it: add --workspace .",
-			 word.text);
-		return true;
+	r = mount_rules_path(&c->rules, real, false);
+	if (r) {
+		mount_deny_read(c, mount_rule_name(r, name), arg, real, NULL,
+				mount_class_advice(r->class));
+		return false;
 	}
-	if (box_path(spec, *arg == '/' ? arg : strrchr(real, '/') + 1, there) < 0)
+	if (!showing(c, spec, arg, real, text)) {
+		mount_deny_read(c, "not shared", arg, real, NULL,
+				"its path can't be written after -v: use a link to it");
 		return false;
-	snprintf(buf, cap, "%s exists here but the box does not see it: add -v %s:%s:ro", word.text,
-		 mount_show(&from, real), mount_show(&place, there));
+	}
+	mount_deny_read(c, "not shared", arg, real, text, NULL);
+	snprintf(buf, cap, "%s exists here but the box does not see it: add %s", word.text, text);
 	return true;
 }

@@ -31,7 +31,7 @@ static int loopback_up(struct err *e)
 static int netns_make(const struct netns *n, int *ret, struct err *e)
 {
 	if (unshare(CLONE_NEWNET) < 0)
-		return userns_refused("network namespace", errno, e);
+		return userns_step("network namespace", e);
 	if (loopback_up(e) < 0)
 		return -1;
 	*ret = openat(n->proc, "thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -54,7 +54,7 @@ int netns_start(struct netns *n, struct err *e)
 	if (n->proc < 0)
 		return err_sys(e, "open /proc");
 	n->pid = clone(helper, stack + sizeof(stack), CLONE_VM | CLONE_FILES, n);
-	return n->pid < 0 ? err_sys(e, "start the network helper") : 0;
+	return n->pid < 0 ? err_fork(e, "start the network helper") : 0;
 }
 
 /* Ports below 1024 are free here: nobody else is in it. Refused where an outer container made

@@ -156,8 +156,14 @@ static int bind(const char *from, const struct op *op, uint64_t attr, struct err
 {
 	struct sys_mount_attr set = { .attr_set = attr };
 
-	if (mount(from, op->path, NULL, MS_BIND, NULL) < 0)
+	if (mount(from, op->path, NULL, MS_BIND, NULL) < 0) {
+		if (errno == ENOENT && strncmp(from, "/dev/", 5) == 0)
+			return err_set(
+				e, ERR_MISSING,
+				"a box needs %s, and it is not there; fix: mount -t devtmpfs dev /dev",
+				from);
 		return err_sys(e, "mount on /%s", op->path);
+	}
 	if (attr && sys_mount_setattr(AT_FDCWD, op->path, 0, &set) < 0)
 		return err_sys(e, "set attributes of the mount on /%s", op->path);
 	return 0;
@@ -232,12 +238,14 @@ static int lower_bind(const struct walk *w, const struct op *op, struct err *e)
 	const struct plan_source *s = &w->p->sources[op->source];
 	_cleanup_fd_ int tree = -1;
 
-	if (w->p->strict)
+	if (w->p->strict) {
+		w->p->no_overlay = op->source + 1;
 		return err_set(
 			e, ERR_MISSING,
 			"%s can't be shown through an overlay here (mounts below it, or a container in a container), "
 			"and the untrusted profile takes nothing less",
 			s->path);
+	}
 	tree = sys_open_tree(AT_FDCWD, ".", SYS_OPEN_TREE_CLONE | SYS_AT_RECURSIVE | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
 		return err_sys(e, "bind %s read-only", s->path);
@@ -310,8 +318,23 @@ static int op_proc(const struct walk *w, const struct op *op, struct err *e)
 		return err_set(
 			e, ERR_MISSING,
 			"the kernel gives no fresh /proc here, because the /proc outside is itself masked (a "
-			"container?): use --proc none, or start the outer container with an unmasked /proc");
+			"container?): use --proc none, or start the container with an unmasked one: docker run "
+			"--security-opt systempaths=unconfined, podman run --security-opt unmask=ALL");
 	return -1;
+}
+
+/* Its root is the group that this process was born in, for that is the root of its cgroup
+ * namespace. The one call makes the mount read-only: nobody can write there for a moment. */
+static int op_cgroup(const struct walk *w, const struct op *op, struct err *e)
+{
+	_cleanup_fd_ int dir = -1;
+
+	if (!w->p->own_group)
+		return 0;
+	dir = path_make_dir(w->root, op->path);
+	if (dir < 0)
+		return err_sys(e, "directory /%s of the box", op->path);
+	return op_mount(w, op, "cgroup2", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, e);
 }
 
 static int op_mask(const struct walk *w, const struct op *op, struct err *e)
@@ -395,6 +418,8 @@ static int op_run(struct walk *w, const struct op *op, struct err *e)
 		return op_mask(w, op, e);
 	case OP_VIEW:
 		return op_view(w, op, e);
+	case OP_CGROUP:
+		return op_cgroup(w, op, e);
 	case OP_READONLY:
 		return op_readonly(w, op, e);
 	case OP_KIND_N:

@@ -39,16 +39,11 @@ int outcome_code(const struct box_outcome *o)
 	return o->exit_code >= 0 ? o->exit_code : faults[o->fault].code;
 }
 
-const char *outcome_allow(const struct box_denied *d, char *buf, size_t cap)
+const struct box_denied *outcome_escape(const struct box_outcome *o)
 {
-	static const char *const by_rule[] = { "ptrace", "process_vm_readv", "process_vm_writev" };
-	const char *name = d->nr >= 0 ? sc_name(sc_native(), d->nr) : NULL;
-
-	for (size_t i = 0; name && !d->ended && i < sizeof(by_rule) / sizeof(by_rule[0]); i++)
-		if (strcmp(name, by_rule[i]) == 0) {
-			snprintf(buf, cap, "--seccomp-rule allow=%s", name);
-			return buf;
-		}
+	for (unsigned i = 0; i < o->n_denied; i++)
+		if (o->denied[i].ended)
+			return &o->denied[i];
 	return NULL;
 }
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "box/denied.h"
 #include "box/init.h"
 #include "box/limits.h"
 
@@ -25,16 +26,6 @@ enum box_fault {
 	FAULT_N
 };
 const char *fault_name(enum box_fault f); /* "timeout", ... as in JSON */
-
-#define BOX_DENIED_MAX 64
-
-/* One refused action. `comm` is the attacker's text. */
-struct box_denied {
-	int nr;	    /* system call, -1 when the notification was lost */
-	int pid;    /* as seen from the host */
-	bool ended; /* of the ending set */
-	char comm[16];
-};
 
 /* What a stream printed: all of it, or its first and last half with `cut` bytes left out between.
  */
@@ -55,10 +46,12 @@ struct box_outcome {
 	struct limit_state limits[LIMIT_N];
 	struct limit_usage usage;
 	struct box_denied denied[BOX_DENIED_MAX];
-	unsigned n_denied;     /* recorded; more may have been refused */
-	unsigned lost_denials; /* notifications that a signal took away */
+	unsigned n_denied;	   /* recorded; one that ended the box is always among them */
+	uint64_t unlisted_denials; /* refused when there was no room for one more record */
+	unsigned lost_denials;	   /* notifications that a signal took away */
 	struct box_stream out, err_out;
 	int landlock_abi;
+	const char *no_overlay; /* the directory that untrusted refuses to show by bind, or NULL */
 	unsigned binds; /* read-only directories of the host that are binds, since no overlay could
 			   be had */
 	int stream_errno; /* why input or output was not delivered whole, 0 when it was (or nobody
@@ -71,9 +64,8 @@ struct box_outcome {
 int outcome_code(const struct box_outcome *o);
 void outcome_free(struct box_outcome *o);
 
-/* The literal option that would allow what was refused, written into buf; NULL when no option does.
- */
-const char *outcome_allow(const struct box_denied *d, char *buf, size_t cap);
+/* The recorded call that ended the box, or NULL. */
+const struct box_denied *outcome_escape(const struct box_outcome *o);
 
 /* What the monitor saw, for outcome_judge: the decision in one place, testable without a box. */
 struct box_evidence {

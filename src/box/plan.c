@@ -214,6 +214,24 @@ static int plan_proc(struct plan *p, const struct box_spec *spec, struct err *e)
 	return 0;
 }
 
+/* Is something of the caller's mounted at exactly this place? Then our own tmpfs steps aside. */
+static bool plan_covered(const struct box_spec *spec, const char *path)
+{
+	for (size_t i = 0; i < spec->n_mounts; i++)
+		if (strcmp(spec->mounts[i].dst + 1, path) == 0)
+			return true;
+	return false;
+}
+
+/* Nothing else of /sys is there. */
+static void plan_cgroup(struct plan *p, const struct box_spec *spec)
+{
+	if (plan_covered(spec, "sys") || plan_covered(spec, "sys/fs") ||
+	    plan_covered(spec, "sys/fs/cgroup"))
+		return;
+	plan_op(p, OP_CGROUP, "sys/fs/cgroup")->strange = p->root_overlay;
+}
+
 static void plan_mount(struct plan *p, const struct box_mount *m)
 {
 	const char *path = m->dst + 1;
@@ -241,15 +259,6 @@ static void plan_mount(struct plan *p, const struct box_mount *m)
 		op->source = (int16_t)plan_source(p, m->src, m, true);
 	}
 	op->strange = true;
-}
-
-/* Is something of the caller's mounted at exactly this place? Then our own tmpfs steps aside. */
-static bool plan_covered(const struct box_spec *spec, const char *path)
-{
-	for (size_t i = 0; i < spec->n_mounts; i++)
-		if (strcmp(spec->mounts[i].dst + 1, path) == 0)
-			return true;
-	return false;
 }
 
 /* HOME and /tmp are there, whatever the root brought. */
@@ -287,7 +296,7 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	struct plan *p = ret;
 
 	p->n_ops = p->n_sources = p->used = 0;
-	p->root_readonly = p->skeleton = false;
+	p->root_readonly = p->skeleton = p->own_group = false;
 	p->strict = spec->profile == BOX_PROFILE_UNTRUSTED;
 	p->n_binds = 0;
 	p->root_overlay = spec->root.kind == ROOTFS_DIR;
@@ -301,6 +310,7 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	plan_dev(p, spec);
 	if (plan_proc(p, spec, e) < 0)
 		return err_at(e, STAGE_MOUNT);
+	plan_cgroup(p, spec);
 	if (p->root_overlay) /* the host image has them; another root may not */
 		plan_places(p, spec);
 	if (spec->read_only)
@@ -316,10 +326,10 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 }
 
 static const char *const op_words[] = {
-	[OP_DIR] = "directory", [OP_FILE] = "file",	     [OP_LINK] = "link",
-	[OP_LOWER] = "overlay", [OP_BIND] = "bind",	     [OP_TMPFS] = "tmpfs",
-	[OP_DEVPTS] = "devpts", [OP_PROC] = "proc",	     [OP_MASK] = "mask",
-	[OP_VIEW] = "view",	[OP_READONLY] = "read-only",
+	[OP_DIR] = "directory", [OP_FILE] = "file",	[OP_LINK] = "link",
+	[OP_LOWER] = "overlay", [OP_BIND] = "bind",	[OP_TMPFS] = "tmpfs",
+	[OP_DEVPTS] = "devpts", [OP_PROC] = "proc",	[OP_MASK] = "mask",
+	[OP_VIEW] = "view",	[OP_CGROUP] = "cgroup", [OP_READONLY] = "read-only",
 };
 static_assert(sizeof(op_words) / sizeof(op_words[0]) == OP_KIND_N, "a word for every op");
 
@@ -347,6 +357,8 @@ void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *o
 			buf_str(out, " rw");
 		if (op->kind == OP_TMPFS || op->kind == OP_DEVPTS || op->kind == OP_PROC)
 			buf_fmt(out, " (%s)", op->text);
+		if (op->kind == OP_CGROUP)
+			buf_str(out, " ro (its own group, where cgroup v2 holds the limits)");
 		buf_str(out, "\n");
 	}
 	buf_str(out, "pivot      / the host's tree is detached\n");

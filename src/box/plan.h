@@ -30,6 +30,7 @@ enum op_kind {
 	OP_MASK, /* hide what is there, if it is there: a file by /dev/null, a directory by an empty
 		    one */
 	OP_VIEW, /* a generated file over one of /proc's */
+	OP_CGROUP,   /* the box's own cgroup, read-only; only when own_group */
 	OP_READONLY, /* make what is there read-only, with all below it */
 	OP_KIND_N
 };
@@ -70,7 +71,9 @@ struct plan {
 			  ready */
 	bool root_readonly;
 	bool strict; /* a read-only directory of the host goes through an overlay or not at all */
+	bool own_group;	       /* the child is born in a cgroup of its own; set with each clone */
 	unsigned n_binds;      /* in the child: how many had to do without */
+	int no_overlay;	       /* in the child: 1 + the source that `strict` refused; 0 none */
 	char root_options[96]; /* of the tmpfs that is the root or holds the overlay's upper */
 	char arena[PLAN_ARENA];
 	unsigned used;

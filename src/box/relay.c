@@ -176,10 +176,10 @@ void relay_drain(struct relay *r)
 
 	if (r->from < 0)
 		return;
-	/* A terminal's count leaves out what is still on its way through the kernel; a read waits
-	 * for it. */
-	if (r->at >= r->len && ioctl(r->from, FIONREAD, &left) == 0 && left == 0 &&
-	    !is_terminal(r->from)) {
+	/* What was printed on a terminal reaches its master a little later; a read waits for that,
+	 * the question does not. */
+	if (!isatty(r->from) && r->at >= r->len && ioctl(r->from, FIONREAD, &left) == 0 &&
+	    left == 0) {
 		from_end(r);
 		return;
 	}

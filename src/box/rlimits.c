@@ -167,13 +167,13 @@ static void want_limit(struct wanted *w, uint64_t soft, uint64_t hard)
 	*w = (struct wanted){ true, soft, hard };
 }
 
-static void collect(const struct box_spec *spec, bool rung_kernel, struct wanted w[RESOURCES])
+static void collect(const struct box_spec *spec, unsigned held, struct wanted w[RESOURCES])
 {
 	const struct box_limits *l = &spec->limits;
 	uint64_t cap = l->pids == 0 ? LIMITS_PIDS_DEFAULT : l->pids;
 
 	want_limit(&w[RLIMIT_NOFILE], LIMITS_OPEN_FILES_SOFT, LIMITS_OPEN_FILES_HARD);
-	if (!rung_kernel)
+	if (!(held >> LIMIT_MEMORY & 1))
 		/* Sockets and pipes are memory that no sampler sees: few descriptors keep it small.
 		 */
 		want_limit(&w[RLIMIT_NOFILE], LIMITS_OPEN_FILES_SOFT, LIMITS_OPEN_FILES_SOFT);
@@ -187,7 +187,7 @@ static void collect(const struct box_spec *spec, bool rung_kernel, struct wanted
 	if (l->file_size != 0 && l->file_size != BOX_LIMIT_NONE &&
 	    (!w[RLIMIT_FSIZE].set || w[RLIMIT_FSIZE].hard > l->file_size))
 		want_limit(&w[RLIMIT_FSIZE], l->file_size, l->file_size);
-	if (!rung_kernel && cap != BOX_LIMIT_NONE) {
+	if (!(held >> LIMIT_PIDS & 1) && cap != BOX_LIMIT_NONE) {
 		cap += LIMIT_INIT_PIDS;
 		if (!w[RLIMIT_NPROC].set || w[RLIMIT_NPROC].hard > cap)
 			want_limit(&w[RLIMIT_NPROC], cap, cap);
@@ -197,11 +197,11 @@ static void collect(const struct box_spec *spec, bool rung_kernel, struct wanted
 	want_limit(&w[RLIMIT_CORE], 1, 1);
 }
 
-int limits_inside(const struct box_spec *spec, bool rung_kernel, struct err *e)
+int limits_inside(const struct box_spec *spec, unsigned held, struct err *e)
 {
 	struct wanted w[RESOURCES] = { 0 };
 
-	collect(spec, rung_kernel, w);
+	collect(spec, held, w);
 	for (int r = 0; r < RESOURCES; r++) {
 		struct rlimit have, set;
 

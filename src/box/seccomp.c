@@ -3,16 +3,18 @@
  * generated file. A run without rules touches only one constant program. */
 #include "box/seccomp.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "box/seccomp_table.h"
 
 /* Calls without which no command runs or init can't do its work: it sets itself up, starts the
- * command and waits for it behind this same filter. */
+ * command and waits for it behind this same filter, at first while nobody listens yet. */
 static const char *const needed[] = {
 	"arch_prctl",
 	"brk",
 	"chdir",
+	"clock_gettime",
 	"clone",
 	"close",
 	"close_range",
@@ -56,6 +58,7 @@ static const char *const needed[] = {
 	"setsid",
 	"signalfd4",
 	"statx",
+	"umask",
 	"vfork",
 	"wait4",
 	"waitid",
@@ -108,6 +111,18 @@ enum sc_verdict sc_verdict(enum sc_arch arch, const struct sc_request *rq, int n
 	if (class == SC_ARG_CLONE || class == SC_ARG_UNSHARE)
 		return SC_DENY;
 	return class < SC_VERDICT_N ? (enum sc_verdict) class : SC_ARGS;
+}
+
+bool sc_notifies_ordinary(enum sc_arch arch, const struct sc_request *rq)
+{
+	struct sc_request bare = *rq;
+
+	bare.n_rules = 0;
+	for (size_t i = 0; i < rq->n_rules; i++)
+		if (rq->rules[i].action == BOX_RULE_DENY &&
+		    sc_class_of(sc_table[arch], &bare, rq->rules[i].nr) != SC_DENY)
+			return true;
+	return rq->untrusted;
 }
 
 /* Calls that carry what the filter checks elsewhere behind a pointer, where it can't look: mode
@@ -170,6 +185,21 @@ static bool is_needed(const char *name)
 		if (strcmp(needed[i], name) == 0)
 			return true;
 	return false;
+}
+
+int sc_rule_would(enum sc_arch arch, const struct sc_request *rq, int nr, struct err *e)
+{
+	const char *name = sc_name(arch, nr);
+	struct sc_request one = *rq;
+	struct box_rule rule = { 0 };
+	char text[80];
+
+	snprintf(text, sizeof(text), "allow=%s", name ? name : "");
+	if (sc_rule_parse(text, &rule, e) < 0)
+		return -1;
+	one.rules = &rule;
+	one.n_rules = 1;
+	return sc_rules_check(arch, &one, e);
 }
 
 int sc_rule_parse(const char *text, struct box_rule *ret, struct err *e)

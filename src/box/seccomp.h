@@ -20,9 +20,9 @@ enum sc_verdict {
 	SC_ALLOW,
 	SC_EPERM,
 	SC_EAFNOSUPPORT,
-	SC_DENY, /* listener: answered EPERM, recorded as a denial (ptrace, process_vm_*, namespace
-		    requests) */
-	SC_END,	 /* listener: refused, recorded, and the box ends (the escape set) */
+	SC_DENY,    /* listener: answered EPERM, recorded as a denial (ptrace, chroot, namespace
+		       requests; what the caller's rules deny) */
+	SC_END,	    /* listener: refused, recorded, and the box ends (the escape set) */
 	SC_MEDIATE, /* listener: cloche does the call itself (connect, under the untrusted profile)
 		     */
 	SC_KILL, /* an x32 call number: the process dies by SIGSYS, as with a foreign architecture.
@@ -61,13 +61,19 @@ const struct sock_filter *sc_prebuilt(enum sc_arch arch, const struct sc_request
  * request: see sc_rules_check in seccomp.c. */
 int sc_build(enum sc_arch arch, const struct sc_request *rq, struct sc_program *ret, struct err *e);
 /* The verdict of call `nr` with these six arguments as the table means it, computed without BPF:
- * the tests' reference. */
+ * the tests' reference, and what a record of a denial is told by. */
 enum sc_verdict sc_expect(enum sc_arch arch, const struct sc_request *rq, int nr,
 			  const uint64_t args[6]);
 /* What the listener does with a notified call: SC_DENY, SC_END or SC_MEDIATE. For a call that is
  * never notified, its verdict, or SC_ARGS when only its arguments tell. clone and unshare are
  * notified when they ask for namespaces: SC_DENY. */
 enum sc_verdict sc_verdict(enum sc_arch arch, const struct sc_request *rq, int nr);
+/* May an ordinary program make calls that are notified? Connect where it is mediated, and what the
+ * caller's rules deny. Else hardly any notified call is one, and one that a signal took away is
+ * taken for an escape attempt. */
+bool sc_notifies_ordinary(enum sc_arch arch, const struct sc_request *rq);
+/* Would allow=NAME for this call be taken, behind the request's other rules? -1 with the reason. */
+int sc_rule_would(enum sc_arch arch, const struct sc_request *rq, int nr, struct err *e);
 
 /* Call name for a number, or NULL; number for a name, or -1. */
 const char *sc_name(enum sc_arch arch, int nr);

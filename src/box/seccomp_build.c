@@ -333,12 +333,12 @@ uint8_t sc_class_of(const uint8_t table[SC_NR_MAX], const struct sc_request *rq,
 		class = SC_ALLOW;
 
 	/* The last rule for a call counts. No rule lifts an argument check, a mediation or the
-	 * ending set, and "deny" leaves alone what is refused with a record already. */
+	 * ending set; what a rule denies is recorded, as the caller asked for it. */
 	for (size_t i = rq->n_rules; i-- > 0;) {
 		if (rq->rules[i].nr != nr)
 			continue;
 		if (rq->rules[i].action == BOX_RULE_DENY)
-			return class == SC_DENY || class == SC_END ? class : SC_EPERM;
+			return class == SC_END ? SC_END : SC_DENY;
 		return class == SC_ENOSYS || class == SC_EPERM || class == SC_DENY ? SC_ALLOW
 										   : class;
 	}

@@ -1,5 +1,6 @@
-/* What the filter means, in plain C: the answer to one call, worked out without BPF. Nothing at run
- * time uses it; the tests hold every program against it, over all call numbers and many arguments.
+/* What the filter means, in plain C: the answer to one call, worked out without BPF. The tests hold
+ * every program against it, over all call numbers and many arguments; at run time only records of
+ * denials ask it, to tell whose refusal it was: it decides nothing.
  * It shares the table with the builder, but none of the builder's checks: those are written a
  * second time here, in the kernel's own types. */
 #include <sys/stat.h>

@@ -106,14 +106,15 @@ const struct sc_group sc_groups[] = {
 	  "clone3 openat2 io_uring_setup io_uring_enter io_uring_register userfaultfd perf_event_open add_key "
 	  "request_key keyctl syslog open_by_handle_at" },
 
-	/* Refused as an unprivileged user expects. kcmp is here and not recorded: graphics
-	   libraries probe it. */
-	{ SC_EPERM,
-	  "chroot iopl ioperm settimeofday clock_settime sethostname setdomainname vhangup kcmp move_pages migrate_pages" },
+	/* Refused as an unprivileged user expects, and not recorded: graphics and NUMA libraries
+	   probe these. */
+	{ SC_EPERM, "kcmp move_pages migrate_pages" },
 
-	/* Refused and recorded. pidfd_getfd takes a descriptor out of another process: the same
-	   right as ptrace. */
+	/* Refused and recorded: no ordinary program makes them, whoever does wants to know why.
+	   pidfd_getfd takes a descriptor out of another process: the same right as ptrace. */
 	{ SC_DENY, "ptrace process_vm_readv process_vm_writev pidfd_getfd" },
+	{ SC_DENY,
+	  "chroot iopl ioperm settimeofday clock_settime sethostname setdomainname vhangup" },
 
 	/* The ending set. */
 	{ SC_END,

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,9 @@
 #include "box/locks.h"
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+#define FILES_NEEDED 64
+#define FILES_WANTED 1024 /* each shared directory takes one more */
 
 extern char **environ;
 
@@ -45,7 +49,7 @@ int self_protect(char **argv, struct err *e)
 		return 0;
 	exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	if (exe < 0)
-		return err_sys(e, "open /proc/self/exe: is /proc mounted?");
+		return err_proc(e, "/proc/self/exe");
 	if (fcntl(exe, F_GET_SEALS) == SEALS) /* this is the copy */
 		return 0;
 	copy = memfd_create("cloche", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -57,4 +61,22 @@ int self_protect(char **argv, struct err *e)
 	return err_sys(
 		e,
 		"run cloche from sealed memory (this kernel has no Landlock, which would do instead)");
+}
+
+int self_limits(struct err *e)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+		return err_sys(e, "read the limit on open files");
+	if (l.rlim_max < FILES_NEEDED)
+		return err_set(
+			e, ERR_MISSING,
+			"cloche may have %llu open files here and needs %d; fix: raise the hard limit: "
+			"ulimit -Hn 1024, or nofile in /etc/security/limits.conf",
+			(unsigned long long)l.rlim_max, FILES_NEEDED);
+	if (l.rlim_cur >= FILES_WANTED || l.rlim_cur == l.rlim_max)
+		return 0;
+	l.rlim_cur = l.rlim_max < FILES_WANTED ? l.rlim_max : FILES_WANTED;
+	return setrlimit(RLIMIT_NOFILE, &l) < 0 ? err_sys(e, "raise the limit on open files") : 0;
 }

@@ -11,3 +11,8 @@
 /* Returns when nothing needs to be done; else executes the copy (the same argv and environment), or
  * fails. Call before anything is opened. */
 int self_protect(char **argv, struct err *e);
+
+/* What cloche itself takes of its caller's resource limits: enough descriptors, so that a start
+ * neither fails half way nor takes a lower rung for want of one. The box's own limits are set in
+ * the box. */
+int self_limits(struct err *e);

@@ -30,8 +30,11 @@ struct box_mount {
 	const char *src; /* NULL for tmpfs */
 	const char *dst; /* absolute, normalised */
 	bool rw;
-	bool workspace; /* --workspace: rw directory with the id rules of BOX.md */
-	uint64_t size;	/* tmpfs */
+	bool ro_said;	  /* it is the option that made it read-only, not the profile */
+	const char *said; /* the option's value as it was given */
+	bool workspace;	  /* --workspace: rw directory with the id rules of BOX.md */
+	bool git;	  /* --git: `src` has no links, else it is refused */
+	uint64_t size;	  /* tmpfs */
 	uint64_t dev, ino;
 	uid_t owner; /* of src; decides the id-mapped mount of a root caller */
 	gid_t group;
@@ -59,6 +62,7 @@ struct box_limits {
 	uint64_t memory;	/* bytes; default 512 MiB */
 	uint64_t pids;		/* processes and threads; default 256 */
 	double cpus;		/* 0: none */
+	unsigned io_weight;	/* 1 to 10000; 0: not asked */
 	uint64_t timeout_us;	/* 0: none. Starts when the command starts */
 	uint64_t kill_after_us; /* 0: SIGKILL at the deadline; else TERM first, KILL this much later
 				 */

@@ -150,25 +150,31 @@ static uint64_t meminfo(const char *key)
 
 static int sv_open(struct limits *l, const struct box_limits *want, struct err *e)
 {
+	/* What a cgroup holds already is not this rung's. */
+	bool memory = !limits_held(l, LIMIT_MEMORY), pids = !limits_held(l, LIMIT_PIDS);
 	uint64_t total = meminfo("MemTotal:");
 
 	if (access("/proc/self/statm", R_OK) < 0)
 		return err_sys(e, "no /proc to sample memory from");
-	l->memory_cap = want->memory;
+	l->memory_cap = memory ? want->memory : BOX_LIMIT_NONE;
 	l->period_ms = PERIOD_MS;
 	l->avail_floor = total / 50 > FLOOR_BYTES ? total / 50 : FLOOR_BYTES;
-	if (want->memory != BOX_LIMIT_NONE)
+	if (memory && want->memory != BOX_LIMIT_NONE)
 		l->state[LIMIT_MEMORY] = (struct limit_state){ want->memory, want->memory,
 							       limits_supervised.name, false };
-	if (want->pids != BOX_LIMIT_NONE)
+	if (pids && want->pids != BOX_LIMIT_NONE)
 		l->state[LIMIT_PIDS] = (struct limit_state){ want->pids, want->pids,
 							     limits_supervised.name, false };
-	if (want->open_files == 0 || want->open_files == BOX_LIMIT_NONE)
+	if (memory && (want->open_files == 0 || want->open_files == BOX_LIMIT_NONE))
 		if (l->state[LIMIT_OPEN_FILES].effective > LIMITS_OPEN_FILES_SOFT)
 			l->state[LIMIT_OPEN_FILES].effective = LIMITS_OPEN_FILES_SOFT;
 	snprintf(
 		l->note, sizeof(l->note),
-		"limits are supervised (best effort, not for hostile code): `cloche doctor` says how the kernel can hold them");
+		"%s supervised (best effort, not for hostile code): `cloche doctor` says how the kernel can hold %s",
+		memory && pids ? "limits are"
+		: memory       ? "the memory limit is"
+			       : "the pids limit is",
+		memory && pids ? "them" : "it");
 	return 0;
 }
 
@@ -177,6 +183,13 @@ static int sv_watch(struct limits *l, pid_t pid, struct err *e)
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+	if (limits_held(l, LIMIT_MEMORY))
+		return 0;
+	if (access(path, R_OK) < 0 && errno == ENOENT)
+		return err_set(
+			e, ERR_MISSING,
+			"/proc hides processes here (hidepid), so that a box's memory can't be sampled; fix: "
+			"mount -o remount,hidepid=0 /proc, or run where groups can be written (cloche doctor)");
 	if (access(path, R_OK) < 0)
 		return err_sys(e, "the box's memory can't be sampled: %s", path);
 	l->init = pid;

@@ -17,6 +17,7 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "box/self.h"
 #include "cli/verbs.h"
 
 #define DOCTOR_ROWS_MAX 48
@@ -218,6 +219,7 @@ static int run(int argc, char **argv)
 	}
 	if (doctor_n_rows > DOCTOR_ROWS_MAX)
 		return VERDICT_UNUSABLE;
+	(void)self_limits(&e); /* what it can't raise, the box's row tells */
 	verdict = examine(&ask, results);
 	if (ask.json)
 		print_json(&ask, results, verdict, &out);

@@ -33,7 +33,7 @@ struct doctor_row {
 	const char *title;
 	bool required; /* missing means: no box can run */
 	bool online;   /* touches the network: only with --online */
-	bool twice;    /* starts boxes and may need longer */
+	bool twice;    /* starts boxes, or asks a service manager, and may need longer */
 	bool nested;   /* needs a user namespace: not tried when there is none */
 	void (*probe)(const struct doctor_row *row, struct doctor_result *r);
 	const char *cost; /* what a failing row costs */
@@ -62,6 +62,8 @@ void doctor_fix(struct doctor_result *r, const char *fmt, ...)
  * made, and *r says why and how to mend it. */
 bool doctor_in_userns(int flags, int (*fn)(void *ctx, struct doctor_result *r), void *ctx,
 		      struct doctor_result *r);
+/* Says that this host refuses the step `what` (errno `num`), why, and how to mend it. */
+void doctor_why(struct doctor_result *r, const char *what, int num);
 /* The ids that a box has outside, and whether they are lent by root: false for an ordinary caller,
  * and for root of a user namespace that has no other id. */
 bool doctor_outer_ids(unsigned *ret_uid, unsigned *ret_gid);

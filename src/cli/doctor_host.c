@@ -20,11 +20,13 @@
 
 #include "base/fd.h"
 #include "base/sys.h"
+#include "box/limits.h"
 #include "state/dirs.h"
 
 #define FS_9P 0x01021997L
 #define KVM_GET_API_VERSION 0xAE00
 #define CONNECT_MS 3000
+#define FIRST_PID_NS 0xEFFFFFFCU /* the inode that the kernel keeps for it */
 
 void doctor_kernel(const struct doctor_row *row, struct doctor_result *r)
 {
@@ -80,6 +82,7 @@ void doctor_container(const struct doctor_row *row, struct doctor_result *r)
 	};
 	char text[4096], nested[64] = "";
 	const char *what = NULL;
+	struct stat st;
 	unsigned long from = 0, to = 0, n = 0;
 
 	if (access("/run/.containerenv", F_OK) == 0)
@@ -97,6 +100,8 @@ void doctor_container(const struct doctor_row *row, struct doctor_result *r)
 	    n != 4294967295UL)
 		snprintf(nested, sizeof(nested), "inside a user namespace of %lu id%s", n,
 			 n == 1 ? "" : "s");
+	if (!what && stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != FIRST_PID_NS)
+		what = "a pid namespace of its own";
 	if (!what && !nested[0])
 		doctor_say(r, DOCTOR_OK, "none: cloche stands on the host itself");
 	else
@@ -139,46 +144,23 @@ void doctor_wsl(const struct doctor_row *row, struct doctor_result *r)
 	doctor_say(r, DOCTOR_INFO, "WSL 2; keep workspaces off /mnt/c");
 }
 
-static bool socket_answers(const char *dir, const char *name)
-{
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	_cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int n = snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/%s", dir, name);
-
-	return fd >= 0 && n > 0 && (size_t)n < sizeof(sa.sun_path) &&
-	       connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0;
-}
-
-/* A manager could hold limits in a scope. This version does not ask it to, so that its absence
- * costs nothing: a fact to know. */
+/* The manager that lends groups on the rung `scope`; where limits are held without it, its absence
+ * costs nothing. */
 void doctor_session(const struct doctor_row *row, struct doctor_result *r)
 {
-	const char *dir = getenv("XDG_RUNTIME_DIR"),
-		   *how = getenv("SSH_CONNECTION") ? "an ssh login" : "a login";
-	char own[64];
-	struct stat st;
+	char why[200];
 
 	if (geteuid() == 0) {
 		doctor_say(r, DOCTOR_INFO, "not needed by root");
-		return;
-	}
-	snprintf(own, sizeof(own), "/run/user/%u", (unsigned)geteuid());
-	if (access("/run/systemd/system", F_OK) < 0) {
+	} else if (access("/run/systemd/system", F_OK) < 0) {
 		doctor_say(r, DOCTOR_INFO, "no systemd here");
-	} else if (dir && socket_answers(dir, "bus")) {
-		doctor_say(r, DOCTOR_OK, "its bus answers");
-	} else if (socket_answers(own, "bus")) {
-		doctor_say(r, DOCTOR_INFO, "%s with one that XDG_RUNTIME_DIR does not lead to",
-			   how);
-		doctor_fix(r, "export XDG_RUNTIME_DIR=%s", own);
+	} else if (limits_rung_probe(LIMITS_RUNG_SCOPE, why, sizeof(why))) {
+		doctor_say(r, DOCTOR_OK, "lends groups for boxes: %s", why);
 	} else {
-		doctor_say(r, DOCTOR_INFO, "%s without one: %s", how,
-			   stat(own, &st) == 0 ? "its bus does not answer"
-					       : "there is no runtime directory");
-		doctor_fix(
-			r,
-			"sudo loginctl enable-linger %u    # then log in again\nexport XDG_RUNTIME_DIR=%s",
-			(unsigned)geteuid(), own);
+		doctor_say(r, DOCTOR_INFO, "%s: %s",
+			   getenv("SSH_CONNECTION") ? "an ssh login" : "a login", why);
+		doctor_fix(r, "sudo loginctl enable-linger %u    # once, and it stays",
+			   (unsigned)geteuid());
 	}
 }
 

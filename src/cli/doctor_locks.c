@@ -185,6 +185,35 @@ static bool limits_hold(bool require, double cpus, struct limit_state ret[LIMIT_
 	return true;
 }
 
+/* What keeps the kernel from holding them, and what each kind of place has to be told. */
+static void limits_fix(struct doctor_result *r, char why[200])
+{
+	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) < 0) {
+		limits_rung_probe(LIMITS_RUNG_CGROUP1, why, 200);
+		doctor_fix(r, "run cloche where it may write cgroup v1 groups: as root");
+		return;
+	}
+	limits_rung_probe(LIMITS_RUNG_CGROUP2, why, 200);
+	if (access("/sys/fs/cgroup", W_OK) < 0 && errno == EROFS)
+		doctor_fix(
+			r,
+			"docker run --cgroupns private --security-opt writable-cgroups=true ...    # Docker 28; other processes below the root group\n"
+			"podman run --cgroupns private --security-opt unmask=/sys/fs/cgroup ...");
+	else if (geteuid() != 0 && access("/run/systemd/system", F_OK) == 0 &&
+		 !limits_rung_probe(LIMITS_RUNG_SCOPE, why, 200))
+		doctor_fix(
+			r,
+			"sudo loginctl enable-linger %u    # a systemd manager of your own, which lends cloche groups\n"
+			"in a service of systemd: Delegate=yes, and DelegateSubgroup=main where it runs more than cloche",
+			(unsigned)geteuid());
+	else
+		doctor_fix(
+			r,
+			"in a service of systemd: Delegate=yes, and DelegateSubgroup=main where it runs more than cloche\n"
+			"in a container: its processes in a group below the root of /sys/fs/cgroup\n"
+			"or name a group that was delegated to you: CLOCHE_CGROUP=/sys/fs/cgroup/...");
+}
+
 void doctor_limits(const struct doctor_row *row, struct doctor_result *r)
 {
 	struct limit_state s[LIMIT_N];
@@ -206,10 +235,14 @@ void doctor_limits(const struct doctor_row *row, struct doctor_result *r)
 		doctor_cost(r, "--cpus is a wish: a box can undo it");
 		doctor_fix(r, "mount the cpu controller where this user may write its groups");
 	} else if (limits_hold(false, 0, s, &e)) {
-		limits_rung_probe(LIMITS_RUNG_CGROUP1, why, sizeof(why));
-		doctor_say(r, DOCTOR_DEGRADED, "%s: memory and processes held by best effort",
-			   s[LIMIT_MEMORY].rung);
-		doctor_fix(r, "run cloche where it may write cgroup v1 groups; here: %s", why);
+		limits_fix(r, why);
+		if (strcmp(s[LIMIT_MEMORY].rung, s[LIMIT_PIDS].rung) == 0)
+			doctor_say(r, DOCTOR_DEGRADED,
+				   "%s: memory and processes held by best effort; %s",
+				   s[LIMIT_MEMORY].rung, why);
+		else
+			doctor_say(r, DOCTOR_DEGRADED, "memory: %s, processes: %s; %s",
+				   s[LIMIT_MEMORY].rung, s[LIMIT_PIDS].rung, why);
 	} else {
 		doctor_say(r, DOCTOR_MISSING, "%s", e.msg);
 	}

@@ -44,12 +44,21 @@ void doctor_userns(const struct doctor_row *row, struct doctor_result *r)
 		doctor_say(r, DOCTOR_OK, "one id mapped: uid 1000 inside is uid %u outside", uid);
 }
 
+static int give_name(void *ctx, struct doctor_result *r)
+{
+	if (sethostname("cloche", 6) < 0) {
+		doctor_why(r, "host name", errno);
+		return 1;
+	}
+	doctor_say(r, DOCTOR_OK, "mount, pid, network, ipc, uts, cgroup");
+	return 0;
+}
+
 void doctor_namespaces(const struct doctor_row *row, struct doctor_result *r)
 {
-	if (doctor_in_userns(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-				     CLONE_NEWCGROUP,
-			     NULL, NULL, r))
-		doctor_say(r, DOCTOR_OK, "mount, pid, network, ipc, uts, cgroup");
+	doctor_in_userns(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+				 CLONE_NEWCGROUP,
+			 give_name, NULL, r);
 }
 
 static int loopback(void *ctx, struct doctor_result *r)
@@ -87,8 +96,11 @@ static int fresh_proc(void *ctx, struct doctor_result *r)
 	pid_t pid = doctor_fork();
 	int rc;
 
-	if (pid < 0)
-		return failed(r, "the first process of a pid namespace");
+	if (pid < 0) {
+		doctor_cost(r, "no box can run");
+		doctor_why(r, "the first process of a pid namespace", errno);
+		return 1;
+	}
 	if (pid == 0) {
 		if (getpid() != 1)
 			_exit(200);
@@ -127,8 +139,11 @@ static int furnish(void *ctx, struct doctor_result *r)
 					    "newinstance,ptmxmode=0666,mode=0620") < 0)
 		return failed(r, "devpts");
 	file = open("null", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
-	if (file < 0 || mount("/dev/null", "null", NULL, MS_BIND, NULL) < 0)
+	if (file < 0 || mount("/dev/null", "null", NULL, MS_BIND, NULL) < 0) {
+		if (errno == ENOENT)
+			doctor_fix(r, "sudo mount -t devtmpfs dev /dev");
 		return failed(r, "a bind of /dev/null");
+	}
 	tree = sys_open_tree(AT_FDCWD, "/dev/zero", SYS_OPEN_TREE_CLONE | O_CLOEXEC);
 	if (tree < 0)
 		return failed(r, "open_tree");
@@ -212,15 +227,14 @@ void doctor_overlay(const struct doctor_row *row, struct doctor_result *r)
 	doctor_in_userns(0, lay, NULL, r);
 }
 
-/* Waits in its namespace until the parent has taken a descriptor of it. */
-static int hold(void *ctx, struct doctor_result *r)
+/* Sends a descriptor of its namespace, which only a root with CAP_SYS_PTRACE could open from
+ * outside. */
+static int send_ns(void *ctx, struct doctor_result *r)
 {
-	const int *pipes = ctx;
-	char c, path[64];
+	_cleanup_fd_ int ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
 
-	snprintf(path, sizeof(path), "%d", (int)getpid());
-	fd_write_all(pipes[1], path, sizeof(path));
-	fd_read_full(pipes[2], &c, 1);
+	if (ns < 0 || fd_send(*(const int *)ctx, "n", 1, &ns, 1) < 0)
+		return failed(r, "a user namespace's descriptor");
 	return 0;
 }
 
@@ -260,43 +274,42 @@ static void idmap_both(int ns, struct doctor_result *r)
 	doctor_say(r, DOCTOR_OK, "work on the file system of %.200s", cwd);
 }
 
+/* Of whatever file system "." is on. */
+static bool may_copy_mounts(void)
+{
+	_cleanup_fd_ int tree = sys_open_tree(AT_FDCWD, ".", SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+
+	return tree >= 0 || errno != EPERM;
+}
+
 void doctor_idmap(const struct doctor_row *row, struct doctor_result *r)
 {
-	int pipes[4] = { -1, -1, -1, -1 };
-	char pid[64], path[96];
 	_cleanup_fd_ int ns = -1;
 	unsigned uid, gid;
-	pid_t holder;
+	int socks[2];
+	size_t n = 0;
+	char c;
 
 	if (!doctor_outer_ids(&uid, &gid)) {
 		doctor_say(r, DOCTOR_INFO,
 			   "not needed: only a root caller's workspace is id-mapped");
 		return;
 	}
-	if (fd_pipe(&pipes[0], &pipes[1]) < 0 || fd_pipe(&pipes[2], &pipes[3]) < 0)
+	if (!may_copy_mounts()) {
+		doctor_say(r, DOCTOR_MISSING, "root lacks CAP_SYS_ADMIN here, which they need: %s",
+			   strerror(errno));
+		doctor_fix(
+			r,
+			"docker run --cap-add SYS_ADMIN ...\nor run cloche as an ordinary user");
 		return;
-	holder = doctor_fork();
-	if (holder == 0) {
-		close(pipes[0]);
-		close(pipes[3]); /* else its own end would keep it waiting */
-		_exit(doctor_in_userns(0, hold, pipes, r) ? 0 : 1);
 	}
-	close(pipes[1]);
-	close(pipes[2]);
-	if (holder > 0 && fd_read_full(pipes[0], pid, sizeof(pid)) == sizeof(pid)) {
-		pid[sizeof(pid) - 1] = '\0';
-		snprintf(path, sizeof(path), "/proc/%s/ns/user", pid);
-		ns = open(path, O_RDONLY | O_CLOEXEC);
-		if (ns >= 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
+		return;
+	if (doctor_in_userns(0, send_ns, &socks[1], r)) {
+		close(socks[1]); /* so that a child which sent nothing is not waited for */
+		if (fd_recv(socks[0], &c, 1, &ns, 1, &n) == 1 && n == 1)
 			idmap_both(ns, r);
-		else
-			doctor_say(r, DOCTOR_MISSING, "a user namespace's descriptor: %s",
-				   strerror(errno));
 	}
-	close(pipes[3]);
-	close(pipes[0]);
-	if (holder > 0)
-		doctor_wait(holder);
 }
 
 /* The first range of `file` that is the user's. */

@@ -153,6 +153,7 @@ void doctor_try(const struct doctor_row *row, struct doctor_result *ret)
 	if (pid < 0) {
 		doctor_say(shared, DOCTOR_MISSING, "not tried: can't start a process: %s",
 			   strerror(errno));
+		doctor_fix(shared, "%s", err_fork_fix);
 	} else {
 		while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
 			continue;
@@ -173,7 +174,7 @@ void doctor_try(const struct doctor_row *row, struct doctor_result *ret)
 	}
 }
 
-static void explain(struct doctor_result *r, const char *what, int num)
+void doctor_why(struct doctor_result *r, const char *what, int num)
 {
 	struct userns_why why;
 
@@ -283,6 +284,7 @@ bool doctor_in_userns(int flags, int (*fn)(void *, struct doctor_result *), void
 	if (pid < 0) {
 		doctor_say(r, DOCTOR_MISSING, "not tried: can't start a process: %s",
 			   strerror(errno));
+		doctor_fix(r, "%s", err_fork_fix);
 		return false;
 	}
 	fd_close(&up_w);
@@ -295,7 +297,7 @@ bool doctor_in_userns(int flags, int (*fn)(void *, struct doctor_result *), void
 			"loosen the outer sandbox's seccomp filter: it must allow clone, unshare, mount, pivot_root");
 	} else if (t.num != 0) {
 		t.step[sizeof(t.step) - 1] = '\0';
-		explain(r, t.step, t.num);
+		doctor_why(r, t.step, t.num);
 	} else {
 		doctor_wait(pid);
 		return true;

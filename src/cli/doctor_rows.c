@@ -41,6 +41,7 @@ const struct doctor_row doctor_rows[] = {
 	  .probe = doctor_proc,
 	  .cost = "boxes start only with --proc none",
 	  .fix = "start the outer container with an unmasked /proc: docker run --security-opt systempaths=unconfined ...\n"
+		 "or podman run --security-opt unmask=ALL ...\n"
 		 "or run: cloche run --proc none ..." },
 	{ .id = "netns",
 	  .title = "network of a box",
@@ -59,6 +60,7 @@ const struct doctor_row doctor_rows[] = {
 	  .cost = "one lock less: seccomp, namespaces and dropped capabilities remain" },
 	{ .id = "limits",
 	  .title = "limits",
+	  .twice = true,
 	  .probe = doctor_limits,
 	  .cost = "a box can pass its memory limit for moments and hide memory; not for hostile code, and --require-limits refuses" },
 	{ .id = "box",
@@ -74,7 +76,7 @@ const struct doctor_row doctor_rows[] = {
 	  .probe = doctor_idmap,
 	  .cost = "a root caller can't share a directory with a box",
 	  .fix = "run cloche as an ordinary user, or on a kernel from 5.12 on" },
-	{ .id = "session", .title = "user manager", .probe = doctor_session },
+	{ .id = "session", .title = "user manager", .twice = true, .probe = doctor_session },
 	{ .id = "dirs",
 	  .title = "own directories",
 	  .probe = doctor_dirs,

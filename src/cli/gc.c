@@ -1,5 +1,6 @@
 /* `cloche gc`: removes what cloches that were killed have left, empty cgroups and runtime
- * directories, and roots of the host image that were kept ready and that nobody uses now. The next
+ * directories, and what is kept ready and nobody uses now: roots of the host image, the unit of the
+ * systemd user manager. The next
  * start of any cloche of the same user does the same within bounds; this does all of it and says
  * what went. What belongs to a living cloche is never touched. */
 #include <stdio.h>
@@ -52,8 +53,10 @@ static void name_json(void *ctx, const char *name)
 static int run(int argc, char **argv)
 {
 	bool as_json = false;
-	char path[STATE_PATH_MAX], store[STATE_PATH_MAX];
+	char path[STATE_PATH_MAX];
+	bool store;
 	unsigned groups, skeletons, dirs;
+	bool unit;
 	_cleanup_buf_ struct buf out;
 	struct json j;
 	struct err e;
@@ -69,15 +72,18 @@ static int run(int argc, char **argv)
 	}
 	if (state_path(STATE_RUNTIME, path, &e) < 0)
 		return cli_fail("gc", &e);
-	if (state_path(STATE_STORE, store, &e) < 0)
+	store = state_path(STATE_STORE, path, &e) == 0;
+	if (!store && e.kind != ERR_MISSING)
 		return cli_fail("gc", &e);
 	groups = sweep_groups();
-	skeletons = skeleton_sweep(store);
+	unit = limits_retire();
+	skeletons = store ? skeleton_sweep(path) : 0;
 	if (as_json) {
 		json_init(&j, &out);
 		json_obj(&j);
 		json_ku64(&j, "cgroups", groups);
 		json_ku64(&j, "skeletons", skeletons);
+		json_ku64(&j, "units", unit);
 		json_key(&j, "runtime_dirs");
 		json_arr(&j);
 		state_sweep_each(GC_ROUND, name_json, &j);
@@ -91,8 +97,11 @@ static int run(int argc, char **argv)
 	if (skeletons > 0)
 		buf_fmt(&out, "removed %u prepared root%s of the host image\n", skeletons,
 			skeletons == 1 ? "" : "s");
+	if (unit)
+		buf_str(&out,
+			"stopped the empty unit cloche-boxes.service of your systemd manager\n");
 	dirs = state_sweep_each(GC_ROUND, name_text, &out);
-	if (groups == 0 && skeletons == 0 && dirs == 0)
+	if (groups == 0 && skeletons == 0 && dirs == 0 && !unit)
 		buf_str(&out, "nothing to remove\n");
 	return cli_put(1, &out);
 }

@@ -54,9 +54,7 @@ static void json_cut(struct json *j, const char *name, const struct box_stream *
 
 static void json_fault(struct json *j, const struct box_outcome *o)
 {
-	const struct box_denied *d = o->fault == FAULT_ESCAPE_BLOCKED && o->n_denied
-					     ? &o->denied[o->n_denied - 1]
-					     : NULL;
+	const struct box_denied *d = o->fault == FAULT_ESCAPE_BLOCKED ? outcome_escape(o) : NULL;
 
 	char comm[64];
 
@@ -131,28 +129,44 @@ static void json_limits(struct json *j, const struct box_outcome *o)
 	json_obj_end(j);
 }
 
-static void json_denied(struct json *j, const struct box_outcome *o)
+static void json_denial(struct json *j, const struct denial *d)
 {
+	char comm[64];
+
+	json_obj(j);
+	json_kstr(j, "kind", denial_kind_name(d->kind));
+	json_kstr(j, "policy", d->policy);
+	json_kstr(j, "what", d->what);
+	if (d->path)
+		json_kstr(j, "path", d->path);
+	if (d->call) {
+		json_key(j, "pid");
+		json_i64(j, d->call->pid);
+		json_kstr(j, "comm", str_printable(comm, sizeof(comm), d->call->comm));
+		json_ku64(j, "count", d->call->count);
+	}
+	json_kstr(j, "allow_with", d->allow_with);
+	json_kstr(j, "reason", d->reason);
+	json_obj_end(j);
+}
+
+static void json_denied(struct json *j, const struct box_spec *s, const struct box_outcome *o,
+			const struct mount_check *m)
+{
+	char text[DENIAL_TEXT];
+	struct denial d;
+
 	json_key(j, "denied");
 	json_arr(j);
-	for (unsigned i = 0; i < o->n_denied; i++) {
-		const struct box_denied *d = &o->denied[i];
-		const char *name = d->nr >= 0 ? sc_name(sc_native(), d->nr) : NULL;
-		char option[96], comm[64];
-
-		json_obj(j);
-		json_kstr(j, "kind", "syscall");
-		json_kstr(j, "what", name);
-		json_key(j, "pid");
-		json_i64(j, d->pid);
-		json_kstr(j, "comm", str_printable(comm, sizeof(comm), d->comm));
-		json_kstr(j, "allow_with", outcome_allow(d, option, sizeof(option)));
-		json_obj_end(j);
-	}
+	for (unsigned i = 0; i < o->n_denied; i++)
+		for (unsigned p = 0; denied_policy(s, &o->denied[i], p, &d, text); p++)
+			json_denial(j, &d);
+	for (size_t i = 0; i < m->n_denied; i++)
+		json_denial(j, &m->denied[i]);
 	json_arr_end(j);
 }
 
-void outcome_json(const struct box_outcome *o, const char notes[][320], size_t n_notes, bool timing,
+void outcome_json(const struct prepared *p, const struct box_outcome *o, bool timing,
 		  struct buf *out)
 {
 	struct json j;
@@ -186,12 +200,13 @@ void outcome_json(const struct box_outcome *o, const char notes[][320], size_t n
 	json_ku64(&j, "pids_max", o->usage.pids_max_events);
 	json_ku64(&j, "oom_kills", o->usage.oom_kills);
 	json_ku64(&j, "lost_denials", o->lost_denials);
+	json_ku64(&j, "unlisted_denials", o->unlisted_denials);
 	json_obj_end(&j);
-	json_denied(&j, o);
+	json_denied(&j, &p->spec, o, &p->mounts);
 	json_key(&j, "notes");
 	json_arr(&j);
-	for (size_t i = 0; i < n_notes; i++)
-		json_str(&j, notes[i]);
+	for (size_t i = 0; i < p->n_notes; i++)
+		json_str(&j, p->notes[i]);
 	json_arr_end(&j);
 	if (timing) {
 		json_key(&j, "timing_us");

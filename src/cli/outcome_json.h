@@ -7,9 +7,10 @@
 
 #include "base/str.h"
 #include "box/outcome.h"
+#include "engine/request.h"
 
-/* One object and a newline. `notes` are lines for people. */
-void outcome_json(const struct box_outcome *o, const char notes[][320], size_t n_notes, bool timing,
+/* One object and a newline, with the notes and the denials of mounts that `p` gathered. */
+void outcome_json(const struct prepared *p, const struct box_outcome *o, bool timing,
 		  struct buf *out);
 /* The names of the phases, in order, for --timing in text and in JSON: name of phase i and its
  * microseconds, UINT64_MAX when it was not reached. Returns NULL past the last. */

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "box/launch.h"
 #include "box/self.h"
+#include "cli/denied_text.h"
 #include "cli/outcome_json.h"
 #include "cli/run_opts.h"
 #include "cli/run_plan.h"
@@ -58,6 +59,8 @@ static void note_outcome(const struct box_outcome *out, bool json)
 {
 	char text[200];
 
+	if (out->no_overlay)
+		mount_deny_strict(&prepared.mounts, out->no_overlay);
 	if (out->note[0])
 		note(out->note);
 	if (out->binds > 0) {
@@ -114,7 +117,7 @@ static int tell_json(const struct run_options *o, const struct box_outcome *out)
 	_cleanup_buf_ struct buf text;
 
 	buf_stream(&text, STDOUT_FILENO);
-	outcome_json(out, prepared.notes, prepared.n_notes, o->timing, &text);
+	outcome_json(&prepared, out, o->timing, &text);
 	buf_flush(&text);
 	if (!text.failed)
 		return code_of(out);
@@ -129,8 +132,12 @@ static int tell_text(const struct run_options *o, const struct box_outcome *out)
 	char line[80];
 	uint64_t us;
 
-	for (size_t i = 0; i < prepared.n_notes && !o->quiet; i++)
+	/* A box that never ran has one line: the cause. */
+	for (size_t i = 0;
+	     i < prepared.n_notes && !o->quiet && out->fault != FAULT_STARTUP_FAILED; i++)
 		say("note", prepared.notes[i]);
+	if (!o->quiet)
+		denied_text(&prepared.spec, out, say);
 	if (out->fault != FAULT_NONE)
 		say(fault_name(out->fault), out->err.msg);
 	for (unsigned i = 0; o->timing && (name = outcome_phase(out, i, &us)); i++) {
@@ -178,6 +185,10 @@ int cli_run(int argc, char **argv)
 		return cli_fail("run", &e);
 	}
 	o.request.argv = argv + rest;
+	if (self_limits(&e) < 0) {
+		err_at(&e, STAGE_LIMITS);
+		return refuse(&o, &e);
+	}
 	if (request_prepare(&o.request, &prepared, &e) < 0)
 		return refuse(&o, &e);
 	if (o.plan)

@@ -19,11 +19,13 @@ enum {
 	O_PROC,
 	O_DEVICE,
 	O_WORKSPACE,
+	O_GIT,
 	O_VOLUME,
 	O_TMPFS,
 	O_MEMORY,
 	O_PIDS,
 	O_CPUS,
+	O_IO_WEIGHT,
 	O_TIMEOUT,
 	O_KILL_AFTER,
 	O_MAX_OUTPUT,
@@ -75,6 +77,9 @@ static const struct opt_row rows[] = {
 	  "0.1", O_DEVICE },
 	{ "workspace", 0, OPT_DIR, false, "DIR", NULL, "Files",
 	  "share a directory read-write at /workspace and start there", NULL, "0.1", O_WORKSPACE },
+	{ "git", 0, OPT_FLAG, false, NULL, NULL, "Files",
+	  "the workspace is a linked worktree: share what commits need of its repository", NULL,
+	  "0.1", O_GIT },
 	{ "volume", 'v', OPT_STR, true, "SRC:DST[:ro|rw]", NULL, "Files",
 	  "share a directory or file (rw; ro under untrusted)", NULL, "0.1", O_VOLUME },
 	{ "tmpfs", 0, OPT_STR, true, "DST:SIZE", NULL, "Files",
@@ -85,6 +90,9 @@ static const struct opt_row rows[] = {
 	  "0.1", O_PIDS },
 	{ "cpus", 0, OPT_CPUS, false, "N", NULL, "Limits", "cpus, such as 0.5 or 2", NULL, "0.1",
 	  O_CPUS },
+	{ "io-weight", 0, OPT_NUMBER, false, "N", NULL, "Limits",
+	  "share of a busy disk, 1 to 10000 (others have 100), where cgroup v2 has weights", NULL,
+	  "0.1", O_IO_WEIGHT },
 	{ "timeout", 0, OPT_DURATION, false, "TIME", NULL, "Limits",
 	  "end the box after this long (10, 500ms, 5m)", NULL, "0.1", O_TIMEOUT },
 	{ "kill-after", 0, OPT_DURATION, false, "TIME", NULL, "Limits",
@@ -154,6 +162,8 @@ static int set_size(uint64_t *to, const char *value, struct err *e)
 
 static int option_limit(struct box_limits *l, int id, const char *value, struct err *e)
 {
+	uint64_t n;
+
 	switch (id) {
 	case O_MEMORY:
 		return set_size(&l->memory, value, e);
@@ -161,6 +171,11 @@ static int option_limit(struct box_limits *l, int id, const char *value, struct 
 		return parse_u64(value, 1, 4194304 - LIMIT_INIT_PIDS, &l->pids, e);
 	case O_CPUS:
 		return parse_cpus(value, &l->cpus, e);
+	case O_IO_WEIGHT:
+		if (parse_u64(value, 1, 10000, &n, e) < 0)
+			return -1;
+		l->io_weight = (unsigned)n;
+		return 0;
 	case O_TIMEOUT:
 		return parse_duration(value, &l->timeout_us, e);
 	case O_KILL_AFTER:
@@ -200,6 +215,7 @@ int run_option(void *ctx, const struct opt_row *row, const char *value, struct e
 	bool *flag[] = { [O_STDIN] = &r->interactive,
 			 [O_TTY] = &r->tty,
 			 [O_READ_ONLY] = &r->read_only,
+			 [O_GIT] = &r->git,
 			 [O_REQUIRE] = &r->limits.require,
 			 [O_SUPERVISED] = &r->limits.supervised,
 			 [O_JSON] = &o->json,

@@ -48,10 +48,10 @@ static int outer(struct box_spec *s, struct err *e)
 	if (s->outer_uid != 0)
 		return 0;
 	if (fd_read_file_at(AT_FDCWD, "/proc/self/uid_map", map, sizeof(map)) < 0)
-		return err_sys(e, "read /proc/self/uid_map");
+		return err_proc(e, "/proc/self/uid_map");
 	s->outer_uid = ids_outer(map);
 	if (fd_read_file_at(AT_FDCWD, "/proc/self/gid_map", map, sizeof(map)) < 0)
-		return err_sys(e, "read /proc/self/gid_map");
+		return err_proc(e, "/proc/self/gid_map");
 	s->outer_gid = ids_outer(map);
 	/* Root of a user namespace with a single id is no root of the host, but an ordinary caller
 	 * under that name. */

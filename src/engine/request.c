@@ -12,6 +12,7 @@
 
 #include "base/path.h"
 #include "box/device_check.h"
+#include "box/git_share.h"
 #include "box/limits.h"
 #include "box/locks.h"
 #include "box/seccomp.h"
@@ -172,7 +173,17 @@ static int prepare_mounts(const struct request *r, struct prepared *p, struct er
 	for (size_t i = 0; i < r->tmpfs.n; i++)
 		if (mount_parse_tmpfs(&p->mounts, r->tmpfs.v[i], &s->mounts[s->n_mounts++], e) < 0)
 			return err_at(e, STAGE_MOUNT);
-	return s->n_mounts > 0 ? mount_check_all(&p->mounts, s, e) : 0;
+	if (r->git && !r->workspace)
+		return err_set(e, ERR_USAGE, "--git needs --workspace");
+	if (r->git && git_share(&p->mounts, r->workspace, s, e) < 0)
+		return err_at(e, STAGE_WORKSPACE);
+	if (s->n_mounts > 0 && mount_check_all(&p->mounts, s, e) < 0)
+		return -1;
+	if (r->workspace && !r->git && git_is_linked(r->workspace))
+		mount_note(&p->mounts,
+			   "the workspace's .git leads to a repository outside; --git shares what "
+			   "commits need of it");
+	return 0;
 }
 
 static int prepare_root(const struct request *r, struct prepared *p, struct err *e)

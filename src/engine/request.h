@@ -24,7 +24,7 @@ struct request {
 	struct request_list volumes, tmpfs, env, env_files, devices, cap_add, cap_drop, ulimits,
 		rules;
 	struct box_limits limits; /* request_defaults first */
-	bool read_only, tty, interactive;
+	bool read_only, tty, interactive, git;
 	char *const *argv;
 };
 

@@ -90,6 +90,12 @@ static int below_home(const struct state_row *row, char ret[STATE_PATH_MAX], str
 			e, ERR_MISSING,
 			"no place for the %s directory: HOME is not set; set HOME or CLOCHE_HOME",
 			row->name);
+	/* A home is somebody else's to make: accounts have one that must never be there. */
+	if (access(home, F_OK) < 0)
+		return err_set(
+			e, ERR_MISSING,
+			"no place for the %s directory: HOME %.200s is not there; set HOME or CLOCHE_HOME",
+			row->name, home);
 	if (join(dir, home, row->home, e) < 0)
 		return -1;
 	return join(ret, dir, "cloche", e);
@@ -176,7 +182,10 @@ int state_open(enum state_dir which, bool make, struct err *e)
 			"%s directory %s is a link or no directory: remove it, or set CLOCHE_HOME",
 			row->name, path);
 	if (fd < 0)
-		return err_sys(e, "%s directory %s", row->name, path);
+		return err_set(
+			e, ERR_REFUSED,
+			"%s directory %s can't be opened (%s): remove it, or set CLOCHE_HOME",
+			row->name, path, strerror(errno));
 	if (judge(fd, row, path, e) < 0)
 		return -1;
 	return fd_steal(&fd);

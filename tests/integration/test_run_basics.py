@@ -244,10 +244,11 @@ def test_outcome_has_exactly_the_documented_fields(box):
     want = {"exit_code", "signal", "stdout", "stderr", "fault", "duration_ms", "truncated", "stdout_cut", "stderr_cut", "usage", "limits",
             "events", "denied", "notes"}
     assert set(o) == want, set(o) ^ want
-    assert set(o["limits"]) == {"memory", "pids", "cpus", "timeout", "output", "file_size", "open_files", "workspace_max"}
+    assert set(o["limits"]) == {"memory", "pids", "cpus", "timeout", "output", "file_size", "open_files", "workspace_max",
+                                "io_weight"}
     for row in o["limits"].values():
         assert set(row) == {"requested", "effective", "rung", "enforced"}
-    assert set(o["events"]) == {"pids_max", "oom_kills", "lost_denials"}
+    assert set(o["events"]) == {"pids_max", "oom_kills", "lost_denials", "unlisted_denials"}
     assert o["denied"] == []
 
 

@@ -82,10 +82,11 @@ def _text(a):
     return a if isinstance(a, (str, bytes, os.PathLike)) else str(a)
 
 
-def communicate(argv, stdin=None, timeout=HANG, env=None, cwd=None, **popen):
-    """Runs argv to its end; bytes in, bytes out. stdin None is /dev/null. A hang ends the process group and fails the test."""
+def communicate(argv, stdin=None, timeout=HANG, env=None, cwd=None, base=True, **popen):
+    """Runs argv to its end; bytes in, bytes out. stdin None is /dev/null. A hang ends the process group and fails the test. Without `base` the
+    environment is `env` and no more."""
     began = time.monotonic()
-    full = base_env()
+    full = base_env() if base else {}
     full.update(env or {})
     how = {"stdin": subprocess.DEVNULL if stdin is None else subprocess.PIPE}
     if hasattr(stdin, "fileno"):
@@ -191,7 +192,7 @@ def find_marked(mark):
 
 
 def own_groups():
-    """The directories of this process's own cgroups, one a hierarchy that is mounted."""
+    """Where cloche may make groups: this process's own, one a hierarchy that is mounted; on v2 those above it, too."""
     mounts = []
     for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
         left, right = line.split(" - ", 1)
@@ -206,6 +207,9 @@ def own_groups():
                 continue
             below = os.path.relpath(path, root) if path.startswith(root) else "."
             dirs.add(os.path.normpath(os.path.join(where, below)))
+            if kind == "cgroup2":
+                up = [p for p in pathlib.Path(os.path.normpath(os.path.join(where, below))).parents if p.is_relative_to(where)]
+                dirs |= set(map(str, up))
     return dirs
 
 
@@ -251,12 +255,19 @@ def mounts_now():
     return rows
 
 
+def ready_probe(out):
+    ready = os.environ.get("CLOCHE_PROBES")
+    if ready:
+        shutil.copy(pathlib.Path(ready) / out.name, out)
+        out.chmod(0o755)
+    return bool(ready)
+
+
 def build_probe(source, into):
-    """Compiles one C file statically (musl when there is one, so that it runs in any root) and returns the program's path."""
+    """Compiles one C file statically (musl when there is one, so that it runs in any root) and returns the program's path. With CLOCHE_PROBES
+    it is there already: the guest has no compiler."""
     out = pathlib.Path(into) / pathlib.Path(source).stem
-    kept = kept_probe(out.name)
-    if kept and kept.exists():
-        shutil.copy2(kept, out)
+    if ready_probe(out):
         return out
     cc = "musl-gcc" if shutil.which("musl-gcc") else "gcc"
     cmd = [cc, "-O1", "-Wall", "-Wextra", "-Werror", "-static", "-D_GNU_SOURCE", "-o", str(out), str(source), "-pthread"]
@@ -264,18 +275,7 @@ def build_probe(source, into):
     if r.returncode:
         raise AssertionError(f"probe {source}: {r.stderr}")
     out.chmod(0o755)
-    if kept:
-        shutil.copy2(out, kept)
     return out
-
-
-def kept_probe(name):
-    """Where many runs of the suite in a row keep a probe that was compiled once (tools/mutants), or None."""
-    where = os.environ.get("CLOCHE_PROBE")
-    if not where:
-        return None
-    os.makedirs(where, exist_ok=True)
-    return pathlib.Path(where) / name
 
 
 def note(*words):

@@ -24,7 +24,7 @@ REFUSED = {
     "keyctl:session": "ENOSYS", "keyctl:user": "ENOSYS", "add_key": "ENOSYS", "request_key": "ENOSYS",
     "userfaultfd": "ENOSYS", "perf_event_open": "ENOSYS", "open_by_handle_at": "ENOSYS", "syslog": "ENOSYS",
     "ptrace:traceme": "EPERM", "ptrace:child": "EPERM",
-    "process_vm_readv:child": "EPERM", "process_vm_writev:child": "EPERM",
+    "process_vm_readv:child": "EPERM", "process_vm_writev:child": "EPERM", "pidfd_getfd:child": "EPERM",
     "personality:read-implies-exec": "EPERM",
     "chroot": "EPERM", "sethostname": "EPERM", "setdomainname": "EPERM", "clock_settime": "EPERM", "settimeofday": "EPERM",
     "vhangup": "EPERM", "fanotify_init": "ENOSYS", "capset": "EPERM", "setuid:0": "refused", "setgid:0": "refused",

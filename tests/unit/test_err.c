@@ -47,6 +47,38 @@ START_TEST(sys_takes_errno)
 }
 END_TEST
 
+/* Where errno alone tells what to change, that stands behind it; and a short one is never made longer than there is room. */
+START_TEST(what_to_change)
+{
+	static const struct {
+		int num;
+		const char *fix;
+	} rows[] = { { EMFILE, "ulimit -n" }, { ENOMEM, "ulimit -v" }, { EFBIG, "ulimit -f" }, { EACCES, NULL } };
+	struct err e;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		errno = rows[i].num;
+		err_sys(&e, "do");
+		ck_assert_int_eq(e.num, rows[i].num);
+		ck_assert_int_eq(strncmp(e.msg, "do: ", 4), 0);
+		ck_assert(rows[i].fix ? strstr(e.msg, rows[i].fix) != NULL : strstr(e.msg, "fix") == NULL);
+	}
+	errno = EAGAIN;
+	ck_assert_int_eq(err_fork(&e, "start"), -1);
+	ck_assert_ptr_nonnull(strstr(e.msg, "; fix: "));
+	ck_assert_ptr_nonnull(strstr(e.msg, err_fork_fix));
+	errno = EPERM;
+	err_fork(&e, "start");
+	ck_assert_str_eq(e.msg, "start: Operation not permitted");
+	errno = ENOENT;
+	err_proc(&e, "/proc/x");
+	ck_assert_str_eq(e.msg, "open /proc/x: No such file or directory; fix: mount -t proc proc /proc");
+	errno = EACCES;
+	err_proc(&e, "/proc/x");
+	ck_assert_str_eq(e.msg, "open /proc/x: Permission denied");
+}
+END_TEST
+
 START_TEST(sys_with_a_full_message)
 {
 	struct err e;
@@ -149,6 +181,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, set_fills_and_returns);
 	tcase_add_test(tc, set_cuts_at_the_end);
 	tcase_add_test(tc, sys_takes_errno);
+	tcase_add_test(tc, what_to_change);
 	tcase_add_test(tc, sys_with_a_full_message);
 	tcase_add_test(tc, prefix_comes_in_front);
 	tcase_add_test(tc, prefix_never_cuts_the_cause);

@@ -148,10 +148,108 @@ START_TEST(group_names)
 					   "cloche-0-1", "cloche-99999999999-1", "cloche-1-12345678901", "", "xcloche-1-1" };
 	pid_t pid = 0;
 
-	ck_assert(cg1_is_ours("cloche-123-0", &pid));
+	ck_assert(group_is_ours("cloche-123-0", &pid));
 	ck_assert_int_eq(pid, 123);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		ck_assert_msg(!cg1_is_ours(bad[i], &pid), "%s", bad[i]);
+		ck_assert_msg(!group_is_ours(bad[i], &pid), "%s", bad[i]);
+}
+END_TEST
+
+static void groups2(const char *text, struct cg2_place *p)
+{
+	memset(p, 0, sizeof(*p));
+	cg2_parse_groups(text, strlen(text), p);
+}
+
+START_TEST(v2_groups)
+{
+	static const char *const odd[] = { "", "\n", "0:", "0::", "0::relative", "00::/a", "1::/a", "0:x:/a", ":0:/a", "0:memory:/a" };
+	struct cg2_place p;
+	char big[3000] = "0::/";
+
+	groups2("0::/user.slice/a:b\n", &p);
+	ck_assert(p.found && !p.elsewhere);
+	ck_assert_str_eq(p.group, "/user.slice/a:b");
+	groups2("5:memory:/m\n4:pids:/\n0::/x", &p);
+	ck_assert(p.found && p.elsewhere);
+	ck_assert_str_eq(p.group, "/x");
+	groups2("5:cpu,memory:/m\n0::/x\n0::/second\n", &p); /* pids could still be v2's */
+	ck_assert(p.found && !p.elsewhere);
+	ck_assert_str_eq(p.group, "/x");
+	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		groups2(odd[i], &p);
+		ck_assert_msg(!p.found, "%s", odd[i]);
+	}
+	memset(big + 4, 'a', sizeof(big) - 5);
+	groups2(big, &p);
+	ck_assert(!p.found);
+	memset(&p, 0, sizeof(p));
+	cg2_parse_groups("0::/a\0b\n", 8, &p);
+	ck_assert(!p.found);
+}
+END_TEST
+
+START_TEST(v2_mounts)
+{
+	static const char v1[] = "35 31 0:32 / /m rw - cgroup cgroup rw,memory",
+			  host[] = "24 1 0:21 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate",
+			  bound[] = "24 1 0:21 /a/b /own\\040group rw - cgroup2 none rw",
+			  other[] = "24 1 0:21 /a/bc /x rw - cgroup2 none rw";
+	struct cg2_place p;
+
+	cg2_parse_mount(host, sizeof(host) - 1, memset(&p, 0, sizeof(p)));
+	ck_assert(!p.mounted); /* without a group there is nothing to map */
+	groups2("0::/a/b/c\n", &p);
+	cg2_parse_mount(v1, sizeof(v1) - 1, &p);
+	cg2_parse_mount(other, sizeof(other) - 1, &p);
+	ck_assert(!p.mounted);
+	cg2_parse_mount(bound, sizeof(bound) - 1, &p);
+	ck_assert(p.mounted);
+	ck_assert_str_eq(p.path, "/own group/c");
+	ck_assert_uint_eq(p.top, strlen("/own group"));
+	groups2("0::/a/b/c\n", &p);
+	cg2_parse_mount(host, sizeof(host) - 1, &p);
+	ck_assert_str_eq(p.path, "/sys/fs/cgroup/a/b/c");
+	groups2("0::/\n", &p);
+	cg2_parse_mount(host, sizeof(host) - 1, &p);
+	ck_assert_str_eq(p.path, "/sys/fs/cgroup");
+	groups2("0::/../outside\n", &p);
+	cg2_parse_mount(host, sizeof(host) - 1, &p);
+	ck_assert(!p.mounted);
+}
+END_TEST
+
+START_TEST(v2_words)
+{
+	char text[64];
+
+	ck_assert_uint_eq(cg2_parse_controllers("cpuset cpu io memory hugetlb pids rdma misc"),
+			  CG2_CPU | CG2_IO | CG2_MEMORY | CG2_PIDS);
+	ck_assert_uint_eq(cg2_parse_controllers("cpuset memoryx  pidsy"), 0);
+	ck_assert_uint_eq(cg2_parse_controllers("memory\n"), CG2_MEMORY);
+	ck_assert_uint_eq(cg2_parse_controllers(""), 0);
+	cg2_words(CG2_MEMORY | CG2_PIDS | CG2_CPU, text, sizeof(text));
+	ck_assert_str_eq(text, "memory, pids and cpu");
+	cg2_words(CG2_PIDS, text, sizeof(text));
+	ck_assert_str_eq(text, "pids");
+	cg2_words(0, text, sizeof(text));
+	ck_assert_str_eq(text, "");
+	cg2_words(15, text, 8); /* cut, never over the end */
+	ck_assert_uint_eq(strlen(text), 7);
+}
+END_TEST
+
+START_TEST(counters)
+{
+	static const char events[] = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 7\noom_group_kill 1";
+	uint64_t v = 99;
+
+	ck_assert(group_counter(events, "oom_kill", &v) && v == 7);
+	ck_assert(group_counter(events, "oom", &v) && v == 3);
+	ck_assert(group_counter(events, "low", &v) && v == 0);
+	ck_assert(group_counter(events, "oom_group_kill", &v) && v == 1);
+	ck_assert(!group_counter(events, "oom_k", &v) && !group_counter(events, "", &v) && !group_counter("", "max", &v));
+	ck_assert_uint_eq(v, 1);
 }
 END_TEST
 
@@ -292,7 +390,6 @@ START_TEST(probes)
 		limits_rung_probe(i, why, sizeof(why));
 		ck_assert_msg(why[0] != '\0', "%s", limits_rung_name(i));
 	}
-	ck_assert(!limits_rung_probe(LIMITS_RUNG_CGROUP2, why, sizeof(why)));
 	ck_assert(limits_rung_probe(LIMITS_RUNG_SUPERVISED, why, sizeof(why)));
 }
 END_TEST
@@ -306,6 +403,10 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, mounts_odd);
 	tcase_add_test(tc, pids_text);
 	tcase_add_test(tc, group_names);
+	tcase_add_test(tc, v2_groups);
+	tcase_add_test(tc, v2_mounts);
+	tcase_add_test(tc, v2_words);
+	tcase_add_test(tc, counters);
 	tcase_add_test(tc, ulimit_good);
 	tcase_add_test(tc, ulimit_bad);
 	tcase_add_test(tc, names);

@@ -336,7 +336,7 @@ static int inside(bool kernel)
 	drop();
 	if (unshare(CLONE_NEWUSER) < 0)
 		return 77;
-	if (limits_inside(&spec, kernel, &e) < 0)
+	if (limits_inside(&spec, kernel ? LIMITS_BOTH : 0, &e) < 0)
 		return 1;
 	if (getrlimit(RLIMIT_CORE, &r) < 0 || r.rlim_cur > 1 || r.rlim_max > 1)
 		return 2;
@@ -483,6 +483,56 @@ START_TEST(workspace_moved)
 }
 END_TEST
 
+static void where_v2(struct cg2_place *own)
+{
+	char text[8192];
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+
+	memset(own, 0, sizeof(*own));
+	ck_assert_int_gt(fd_read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)), 0);
+	cg2_parse_groups(text, strlen(text), own);
+	ck_assert_ptr_nonnull(f);
+	while (fgets(text, sizeof(text), f))
+		cg2_parse_mount(text, strcspn(text, "\n"), own);
+	fclose(f);
+}
+
+/* The v2 tree of this machine, whatever its controllers are. */
+START_TEST(cg2_looks)
+{
+	struct cg2_place own;
+	struct cg2_parent p;
+	struct err e;
+	char path[CG_PATH_MAX + 32];
+	int fd;
+
+	fd = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(cg2_look_at(fd, "/tmp", CG2_MEMORY, &p, &e), -1);
+	ck_assert_ptr_nonnull(strstr(e.msg, "no group of cgroup v2"));
+	close(fd);
+	ck_assert_int_eq(setenv("CLOCHE_CGROUP", "/tmp", 1), 0);
+	ck_assert_int_eq(cg2_find_parent(CG2_MEMORY, &p, &e), -1);
+	ck_assert_int_eq(e.kind, ERR_REFUSED); /* what was named, or nothing */
+	ck_assert_int_eq(strncmp(e.msg, "CLOCHE_CGROUP: ", 15), 0);
+	ck_assert_int_eq(unsetenv("CLOCHE_CGROUP"), 0);
+	where_v2(&own);
+	if (!own.mounted) {
+		printf("skip cg2_looks: no v2 tree here\n");
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/ct-unit-%d", own.path, (int)getpid());
+	if (mkdir(path, 0755) < 0) {
+		printf("skip cg2_looks: no right to make groups in %s\n", own.path);
+		return;
+	}
+	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_msg(cg2_look_at(fd, path, CG2_MEMORY | CG2_PIDS, &p, &e) == 0, "%s", e.msg);
+	ck_assert(!p.alone && p.gives == p.enable); /* empty: whatever it has may be handed down */
+	close(fd);
+	ck_assert_int_eq(rmdir(path), 0);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
 	tcase_set_timeout(tc, 60);
@@ -491,6 +541,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, cg1_pids);
 	tcase_add_test(tc, cg1_cpus);
 	tcase_add_test(tc, cg1_sweeps_the_dead);
+	tcase_add_test(tc, cg2_looks);
 	tcase_add_test(tc, supervised_sees);
 	tcase_add_test(tc, inside_lowers);
 	tcase_add_test(tc, workspace_sampled);

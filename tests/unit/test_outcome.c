@@ -261,35 +261,6 @@ START_TEST(what_filled_the_memory)
 }
 END_TEST
 
-START_TEST(allow_with)
-{
-	static const struct {
-		const char *call;
-		bool ended;
-		const char *option;
-	} rows[] = {
-		{ "ptrace", false, "--seccomp-rule allow=ptrace" }, { "process_vm_readv", false, "--seccomp-rule allow=process_vm_readv" },
-		{ "process_vm_writev", false, "--seccomp-rule allow=process_vm_writev" }, { "ptrace", true, NULL }, { "unshare", false, NULL },
-		{ "clone", false, NULL }, { "mount", true, NULL }, { "setns", true, NULL }, { NULL, false, NULL },
-	};
-	struct box_rule rule;
-	struct err e;
-	char buf[96];
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct box_denied d = { .nr = rows[i].call ? sc_number(sc_native(), rows[i].call) : -1, .ended = rows[i].ended };
-		const char *got = outcome_allow(&d, buf, sizeof(buf));
-
-		ck_assert_msg((got == NULL) == (rows[i].option == NULL), "%s", rows[i].call ? rows[i].call : "lost");
-		if (!got)
-			continue;
-		ck_assert_str_eq(got, rows[i].option);
-		/* It is literal: the parser takes it. */
-		ck_assert_int_eq(sc_rule_parse(strchr(got, ' ') + 1, &rule, &e), 0);
-	}
-}
-END_TEST
-
 /* The exit codes of the docs: the same pairs of code and fault that outcome_judge gives, and none besides. */
 START_TEST(the_docs_say_the_same)
 {
@@ -389,7 +360,6 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, hostile_words);
 	tcase_add_test(tc, messages_name_what_matters);
 	tcase_add_test(tc, what_filled_the_memory);
-	tcase_add_test(tc, allow_with);
 	tcase_add_test(tc, the_docs_say_the_same);
 	tcase_add_test(tc, outcome_md_says_the_same);
 	tcase_add_test(tc, names);

@@ -141,8 +141,7 @@ static void value(const char *path)
 /* ---- */
 
 static struct box_outcome o;
-static char notes[8][320];
-static size_t n_notes;
+static struct prepared p;
 static bool timing;
 static struct buf out;
 
@@ -150,7 +149,7 @@ static void emit(void)
 {
 	buf_free(&out);
 	buf_init(&out, 8 << 20);
-	outcome_json(&o, notes, n_notes, timing, &out);
+	outcome_json(&p, &o, timing, &out);
 	ck_assert(!out.failed);
 	ck_assert_uint_eq(strlen(out.data), out.len);
 	ck_assert_ptr_eq(strchr(out.data, '\n'), out.data + out.len - 1);
@@ -197,7 +196,7 @@ static void stream(struct box_stream *s, const char *head, size_t head_len, cons
 static void setup(void)
 {
 	o = (struct box_outcome){ .exit_code = 3, .wall_us = 12345, .start_us = 4000 };
-	n_notes = 0;
+	p = (struct prepared){ 0 };
 	timing = false;
 	for (int i = 0; i < LIMIT_N; i++)
 		o.limits[i] = (struct limit_state){ BOX_LIMIT_NONE, BOX_LIMIT_NONE, "none", false };
@@ -347,25 +346,56 @@ END_TEST
 
 START_TEST(denials)
 {
-	o.n_denied = 3;
+	const uint8_t deny = SC_DENY;
+
+	o.n_denied = 4;
 	o.lost_denials = 4;
-	o.denied[0] = (struct box_denied){ .nr = sc_number(sc_native(), "ptrace"), .pid = 5, .comm = "gdb" };
-	o.denied[1] = (struct box_denied){ .nr = -1 };
-	o.denied[2] = (struct box_denied){ .nr = sc_number(sc_native(), "unshare"), .pid = 2147483647, .comm = "bwrap" };
+	o.unlisted_denials = 5;
+	o.denied[0] = (struct box_denied){
+		.nr = sc_number(sc_native(), "chroot"), .pid = 5, .comm = "gd\x1b", .alone = deny, .count = 7
+	};
+	o.denied[1] = (struct box_denied){ .nr = -1, .count = 1 };
+	o.denied[2] = (struct box_denied){ .nr = sc_number(sc_native(), "unshare"), .pid = 2147483647, .comm = "bwrap", .alone = deny };
+	o.denied[3] = (struct box_denied){ .nr = sc_number(sc_native(), "connect"), .alone = SC_MEDIATE, .mount = -1, .path = "/s\x1b" };
+	p.spec.profile = BOX_PROFILE_DEFAULT;
+	p.mounts.denied[0] = (struct denial){ .kind = DENIAL_MOUNT, .policy = "/etc", .what = "-v /etc:/x", .path = "/etc", .reason = "why" };
+	p.mounts.denied[1] = (struct denial){
+		.kind = DENIAL_READ, .policy = "not shared", .what = "x", .path = "/x", .allow_with = "-v /x:/x:ro"
+	};
+	p.mounts.n_denied = 2;
 	emit();
 	is("denied.0.kind", "\"syscall\"");
-	is("denied.0.what", "\"ptrace\"");
+	is("denied.0.policy", "\"filter\"");
+	is("denied.0.what", "\"chroot\"");
+	is("denied.0.path", NULL);
 	is("denied.0.pid", "5");
-	is("denied.0.comm", "\"gdb\"");
-	is("denied.0.allow_with", "\"--seccomp-rule allow=ptrace\"");
-	is("denied.1.what", "null");
-	is("denied.1.comm", "\"\"");
-	is("denied.1.allow_with", "null");
-	is("denied.2.what", "\"unshare\"");
-	is("denied.2.pid", "2147483647");
+	is("denied.0.comm", "\"gd?\"");
+	is("denied.0.count", "7");
+	is("denied.0.allow_with", "\"--seccomp-rule allow=chroot\"");
+	is("denied.0.reason", "null");
+	is("denied.1.policy", "\"capability\"");
+	is("denied.1.allow_with", "\"--cap-add SYS_CHROOT\"");
+	is("denied.2.what", "null");
+	is("denied.2.comm", "\"\"");
 	is("denied.2.allow_with", "null");
-	is("denied.3", NULL);
+	is("denied.2.reason", "\"a signal took its record away\"");
+	is("denied.3.what", "\"unshare\"");
+	is("denied.3.pid", "2147483647");
+	is("denied.3.allow_with", "null");
+	is("denied.4.policy", "\"mount\"");
+	is("denied.4.path", "\"/s\\u001b\"");
+	is("denied.5.kind", "\"mount\"");
+	is("denied.5.policy", "\"/etc\"");
+	is("denied.5.what", "\"-v /etc:/x\"");
+	is("denied.5.pid", NULL);
+	is("denied.5.allow_with", "null");
+	is("denied.5.reason", "\"why\"");
+	is("denied.6.kind", "\"read\"");
+	is("denied.6.path", "\"/x\"");
+	is("denied.6.allow_with", "\"-v /x:/x:ro\"");
+	is("denied.7", NULL);
 	is("events.lost_denials", "4");
+	is("events.unlisted_denials", "5");
 }
 END_TEST
 
@@ -373,7 +403,7 @@ START_TEST(as_many_denials_as_there_are)
 {
 	o.n_denied = BOX_DENIED_MAX;
 	for (int i = 0; i < BOX_DENIED_MAX; i++) {
-		o.denied[i] = (struct box_denied){ .nr = i, .pid = i };
+		o.denied[i] = (struct box_denied){ .nr = i, .pid = i, .alone = SC_EPERM, .count = UINT64_MAX - 1 };
 		memset(o.denied[i].comm, '\x1b', 15);
 	}
 	emit();
@@ -490,9 +520,9 @@ START_TEST(hostile_bytes)
 		o.n_denied = 1;
 		o.denied[0] = (struct box_denied){ .nr = rand_r(&seed) % 1000 - 400, .pid = rand_r(&seed), .ended = true };
 		memcpy(o.denied[0].comm, junk + 300, 15);
-		memcpy(notes[0], junk + 320, 250);
-		notes[0][250] = '\0';
-		n_notes = 1;
+		memcpy(p.notes[0], junk + 320, 250);
+		p.notes[0][250] = '\0';
+		p.n_notes = 1;
 		stream(&o.out, junk, (size_t)rand_r(&seed) % 300, junk + 300, (size_t)rand_r(&seed) % 300, (uint64_t)rand_r(&seed) % 2);
 		emit();
 		ck_assert_ptr_nonnull(raw("denied.0.comm"));
@@ -511,12 +541,12 @@ START_TEST(too_little_room)
 	for (size_t max = 0; max < need; max += 7) {
 		buf_free(&out);
 		buf_init(&out, max);
-		outcome_json(&o, notes, 0, false, &out);
+		outcome_json(&p, &o, false, &out);
 		ck_assert(out.failed);
 	}
 	buf_free(&out);
 	buf_init(&out, need);
-	outcome_json(&o, notes, 0, false, &out);
+	outcome_json(&p, &o, false, &out);
 	ck_assert(!out.failed);
 }
 END_TEST

@@ -33,6 +33,7 @@ static void setup(void)
 	for (const char *const *v = (const char *const[]){ "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "CLOCHE_HOME", NULL }; *v; v++)
 		unsetenv(*v);
 	setenv("HOME", below("home"), 1);
+	ck_assert_int_eq(mkdir(below("home"), 0700), 0);
 }
 
 static void teardown(void)
@@ -81,6 +82,19 @@ START_TEST(cloche_home_moves_all_three)
 		ck_assert_ptr_nonnull(strstr(e.msg, "CLOCHE_HOME"));
 	}
 	setenv("CLOCHE_HOME", "", 1); /* empty: as if not set */
+	want_path(STATE_STORE, below("data/cloche"));
+}
+END_TEST
+
+START_TEST(a_home_that_is_not_there_is_no_place)
+{
+	char got[STATE_PATH_MAX];
+	struct err e;
+
+	setenv("HOME", below("ghost"), 1);
+	assert_refused(state_path(STATE_STORE, got, &e), &e, ERR_MISSING);
+	ck_assert_ptr_nonnull(strstr(e.msg, "CLOCHE_HOME"));
+	setenv("XDG_DATA_HOME", below("data"), 1); /* needs no HOME */
 	want_path(STATE_STORE, below("data/cloche"));
 }
 END_TEST
@@ -316,6 +330,7 @@ static void fill(TCase *tc)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, store_and_config_follow_xdg_then_home);
 	tcase_add_test(tc, cloche_home_moves_all_three);
+	tcase_add_test(tc, a_home_that_is_not_there_is_no_place);
 	tcase_add_test(tc, too_long_is_refused);
 	tcase_add_test(tc, runtime_base_must_be_ours);
 	tcase_add_test(tc, nothing_is_made_unless_asked);

@@ -118,7 +118,7 @@ static const struct {
 	{ "read", cmd_read }, { "write", cmd_write }, { "setid", cmd_setid }, { "devices", cmd_devices },
 	{ "fds", cmd_fds }, { "swap", cmd_swap }, { "family", cmd_family }, { "connect", cmd_connect },
 	{ "fifo", cmd_fifo }, { "inet", cmd_inet }, { "own", cmd_own }, { "race", cmd_race }, { "tty", cmd_tty },
-	{ "stall", cmd_stall }, { "flood", cmd_flood },
+	{ "stall", cmd_stall }, { "flood", cmd_flood }, { "denials", cmd_denials },
 	{ "grandchild", cmd_grandchild }, { "storm", cmd_storm }, { "crowd", cmd_crowd },
 	{ "hit-and-run", cmd_hit_and_run }, { "stubborn", cmd_stubborn }, { "sleep", cmd_sleep },
 };

@@ -25,6 +25,7 @@ void report(const char *name, int err);
 const char *errname(int err);
 
 int cmd_flood(int argc, char **argv);   /* sys.c: N refused and recorded calls */
+int cmd_denials(int argc, char **argv); /* sys.c: refused calls of all kinds from many threads */
 int cmd_sys(int argc, char **argv);     /* sys.c: calls that are refused while the box goes on */
 int cmd_end(int argc, char **argv);     /* sys.c: calls that end a box */
 int cmd_init(int argc, char **argv);    /* init.c: attacks on process 1 */

@@ -6,16 +6,19 @@
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/mount.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -167,6 +170,12 @@ static int poke(pid_t pid)
 }
 static int a_vm_readv(void) { return on_child(peek); }
 static int a_vm_writev(void) { return on_child(poke); }
+static int take(pid_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	return fd < 0 ? EIO : ERR(syscall(SYS_pidfd_getfd, fd, 0, 0));
+}
+static int a_pidfd_getfd(void) { return on_child(take); }
 
 static int a_personality(void) { return ERR(syscall(SYS_personality, ADDR_NO_RANDOMIZE)); }
 static int a_personality_exec(void) { return ERR(syscall(SYS_personality, READ_IMPLIES_EXEC)); }
@@ -256,6 +265,7 @@ static const struct attack sys_table[] = {
 	{ "perf_event_open", a_perf }, { "name_to_handle_at", a_name_to_handle }, { "open_by_handle_at", a_open_by_handle },
 	{ "ptrace:traceme", a_ptrace_traceme }, { "ptrace:child", a_ptrace_child },
 	{ "process_vm_readv:child", a_vm_readv }, { "process_vm_writev:child", a_vm_writev },
+	{ "pidfd_getfd:child", a_pidfd_getfd },
 	{ "personality:no-randomize", a_personality }, { "personality:read-implies-exec", a_personality_exec },
 	{ "i386:getpid", a_i386_getpid }, { "i386:mount", a_i386_mount },
 	{ "x32:getpid", a_x32_getpid }, { "x32:mount", a_x32_mount },
@@ -279,6 +289,77 @@ int cmd_flood(int argc, char **argv)
 	for (int i = 0; argc > 1 && i < atoi(argv[1]); i++)
 		refused += unshare_flag(CLONE_NEWUSER) == EPERM;
 	printf("flood ok %u\n", refused);
+	return 0;
+}
+
+/* denials THREADS N DIR: N refused calls of all kinds from each of many threads, under names and to paths that the threads make up */
+static struct {
+	int n;
+	const char *dir;
+} denials;
+
+static void *deny_thread(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg * 2654435761u + 1, refused = 0;
+
+	for (int i = 0; i < denials.n; i++) {
+		struct sockaddr_un sa = { .sun_family = AF_UNIX };
+		char name[16];
+		long r;
+
+		for (size_t k = 0; k < sizeof(name) - 1; k++)
+			name[k] = (char)(rand_r(&seed) % 255 + 1);
+		name[sizeof(name) - 1] = '\0';
+		syscall(SYS_prctl, PR_SET_NAME, name, 0, 0, 0);
+		switch (rand_r(&seed) % 6) {
+		case 0:
+			r = syscall(SYS_ptrace, PTRACE_SEIZE, getpid(), 0, 0);
+			break;
+		case 1:
+			r = syscall(SYS_unshare, CLONE_NEWUSER);
+			break;
+		case 2:
+			r = syscall(SYS_chroot, "/");
+			break;
+		case 3:
+			r = syscall(SYS_process_vm_readv, getpid(), NULL, 0, NULL, 0, 0);
+			break;
+		case 4:
+			r = syscall(SYS_sethostname, name, 3);
+			break;
+		default:
+			/* the same socket under a new name each time */
+			snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/%.*s", denials.dir, rand_r(&seed) % 40,
+				 "././././././././././././././././././././");
+			snprintf(sa.sun_path + strlen(sa.sun_path), 10, "/stream");
+			int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+			r = connect(fd, (void *)&sa, sizeof(sa));
+			close(fd);
+		}
+		refused += r < 0 && errno == EPERM;
+	}
+	return (void *)(uintptr_t)refused;
+}
+
+int cmd_denials(int argc, char **argv)
+{
+	pthread_t threads[1024];
+	unsigned long refused = 0;
+	int n = argc > 3 ? atoi(argv[1]) : 0;
+	void *one;
+
+	if (n < 1 || n > 1024)
+		return 2;
+	denials.n = atoi(argv[2]);
+	denials.dir = argv[3];
+	for (int i = 0; i < n; i++)
+		if (pthread_create(&threads[i], NULL, deny_thread, (void *)(uintptr_t)i) != 0)
+			return 3;
+	for (int i = 0; i < n; i++) {
+		pthread_join(threads[i], &one);
+		refused += (unsigned long)(uintptr_t)one;
+	}
+	printf("refused %lu\n", refused);
 	return 0;
 }
 
