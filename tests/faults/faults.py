@@ -46,13 +46,14 @@ FAULTS = {
     "clone": (EAGAIN, ENOMEM, EPERM), "clone3": (EAGAIN, ENOMEM, EPERM, ENOSPC), "unshare": (EPERM, ENOSPC), "setns": (EPERM, EINVAL),
     "prctl": (EPERM, EINVAL), "seccomp": (ENOMEM, EBUSY, EPERM), "capset": (EPERM,), "capget": (EINVAL,), "setresuid": (EAGAIN, EPERM),
     "setresgid": (EPERM,), "setgroups": (EPERM,), "mmap": (ENOMEM,), "brk": (ENOMEM,), "flock": (EAGAIN, ENOMEM),
-    "close_range": (EINVAL, ENOSYS), "execve": (ENOMEM, EPERM), "ioctl": (EINVAL, EPERM), "nanosleep": (EINTR,), "futex": (EAGAIN,),
+    "close_range": (EINVAL, ENOSYS), "execve": (ENOMEM, EPERM), "ioctl": (EINVAL, EPERM), "nanosleep": (EINTR,),
     "readlink": (EPERM, ENOMEM), "fcntl": (EINVAL,), "rt_sigaction": (EINVAL,), "rt_sigprocmask": (EINVAL,), "prlimit64": (EPERM,),
     "kill": (EPERM,), "lseek": (EINVAL,), "statfs": (EIO,), "fstatfs": (EIO,), "sched_getaffinity": (EINVAL,), "getrandom": (ENOSYS,),
 }
 SOFT = {str(EINTR), str(EAGAIN), "short", f"late-{EINTR}"}
-# These can't fail, whatever happens (their man pages name no error that the arguments could give), or the process is over.
-NEVER = {"rt_sigaction", "exit", "exit_group", "getpid", "gettid", "getppid", "geteuid", "getuid", "getegid", "getgid", "rt_sigreturn", "umask",
+# These can't fail, whatever happens (their man pages name no error that the arguments could give; a futex's wait is the C library's to go on
+# with), or the process is over.
+NEVER = {"futex", "rt_sigaction", "exit", "exit_group", "getpid", "gettid", "getppid", "geteuid", "getuid", "getegid", "getgid", "rt_sigreturn", "umask",
          "set_tid_address", "getpgid", "munmap", "set_robust_list", "sched_yield", "clock_gettime", "restart_syscall"}
 STAGES = {"spec", "limits", "image", "mount", "workspace", "namespace", "network", "locks", "command", "setup"}
 HANG = 20
