@@ -2,7 +2,7 @@
  * each time, whatever could go wrong on the way; a lock that is silently missing shows as another line.
  *
  * Modes: sleep (for ever, when all is said), escape (calls mount), connect (to a socket of its own), oom (fills memory), in (copies standard
- * input), pids (counts how many processes it may have).
+ * input), leave (a child in a session of its own that sleeps for ever), pids (counts how many processes it may have).
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -186,6 +186,10 @@ int main(int argc, char **argv)
 			count_pids();
 		} else if (!strcmp(argv[i], "oom")) {
 			fill();
+		} else if (!strcmp(argv[i], "leave")) {
+			if (fork() == 0)
+				for (setsid();;)
+					pause();
 		} else if (!strcmp(argv[i], "in")) {
 			file("in", "/proc/self/fd/0");
 		}
