@@ -105,7 +105,8 @@ static int command_prepare(const struct command *c, struct err *e)
 	if (chdir(c->spec->cwd) < 0)
 		return err_sys(e, "working directory %s of the box", c->spec->cwd);
 	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)
+		return err_sys(e, "unblock signals");
 	return 0;
 }
 
@@ -128,9 +129,10 @@ int command_spawn(const struct box_spec *spec, const int stdio[3], bool tty, uns
 			     .tty = tty,
 			     .held = held,
 			     .e = e };
-	pid_t pid =
-		clone(command_child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
+	pid_t pid;
 
+	*e = (struct err){ 0 }; /* the child speaks by it alone */
+	pid = clone(command_child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
 	if (pid < 0) {
 		err_fork(e, "start the command");
 		return err_at(e, STAGE_COMMAND);

@@ -307,6 +307,11 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 
 	allow_passing();
 	b->out->marks[MARK_BEGIN] = box_now();
+	if (b->signals <
+	    0) { /* they are blocked: without it nobody could end cloche but by force */
+		err_sys(e, "watch for signals");
+		return err_at(e, STAGE_COMMAND);
+	}
 	if (plan_build(b->spec, &b->plan, e) < 0)
 		return -1;
 	choose_filter(b, 0, &b->filter_err[0]);

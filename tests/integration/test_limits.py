@@ -121,6 +121,15 @@ def test_supervised_memory(box, probe, how):
     assert o.fault is None and "survived" in o.out
 
 
+def test_no_memory_out_of_sight(box):
+    """Where memory is only sampled, memory that no sampler sees can't be had: a memfd outlives its mapping. Under groups it counts."""
+    code = "import os; print(os.memfd_create('x') >= 0)"
+    if boxlib.IS_ROOT:
+        assert box("--", "python3", "-c", code).o.out == "True\n", "no control"
+    r = box("--supervised", "--", "python3", "-c", code)
+    assert r.rc == 1 and "Function not implemented" in r.o.err, r
+
+
 def test_usage_says_what_was_used(box, probe):
     o = box("--memory", "256m", *probe.mount, probe.path("memory"), "gradual", 100, 300).o
     peak = o["usage"]["memory_peak_bytes"]
@@ -212,6 +221,20 @@ def test_cpu_quota(box):
         return (u["cpu_user_us"] + u["cpu_sys_us"]) / u["wall_us"]
     assert cpu("--cpus", "0.25") < 0.45
     assert cpu("--cpus", "1") < 1.3
+
+
+@pytest.mark.root
+def test_cpu_quota_is_set_in_the_kernel():
+    """Whatever a busy machine lets a loop have: the group that the host sees the box in has the quota."""
+    if boxlib.box("--cpus", "0.25", "true").o["limits"]["cpus"]["rung"] != "cgroup1":
+        pytest.skip("no cgroup v1 rung for cpus here")
+    mark = "cpu" + str(os.getpid())
+    with boxlib.running("--cpus", "0.25", "sh", "-c", "sleep 60 & wait # " + mark):
+        pids = boxlib.wait_for(lambda: boxlib.find_marked(mark))
+        assert pids
+        path = next(row.split(":", 2)[2] for row in open(f"/proc/{pids[0]}/cgroup", encoding="ascii") if "cpu" in row.split(":")[1].split(","))
+        files = [f"{d}/{os.path.basename(path.strip())}/cpu.cfs_quota_us" for d in boxlib.own_groups()]
+        assert [open(f, encoding="ascii").read() for f in files if os.path.exists(f)] == ["25000\n"]
 
 
 def test_no_limit_group_is_left(box):
