@@ -237,7 +237,7 @@ int dbus_call(struct dbus *d, const struct dbus_method *m, const struct dbus_out
 	      struct dbus_in *ret, struct err *e)
 {
 	struct dbus_out out;
-	struct dbus_in in;
+	struct dbus_in in = { .reply_to = 0 };
 	size_t len = 0;
 
 	/* A call that comes along with the introduction may lie there until something else comes: a
