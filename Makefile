@@ -5,6 +5,7 @@
 #   make test          everything, on a fresh machine        make analyze      a static analyser over the sources
 #   make sanitize      the suites against a program with address and undefined-behaviour sanitizers
 #   make check-style   sizes, layers, banned calls, docs     make test-long    the same on a fresh root file system
+#   make test-guest    the part that needs another kernel, in virtual machines
 #   make install PREFIX=/usr/local DESTDIR=                  make clean
 #
 # What is missing is installed by tools/deps as root or through sudo; otherwise the command to run is printed.
@@ -21,7 +22,7 @@ ASAN_SUITE := $(subst halt_on_error=1 U,halt_on_error=1:handle_segv=0:handle_abo
 SAN := -Db_sanitize=address,undefined -Db_lundef=false
 
 .NOTPARALLEL:
-.PHONY: all demo test test-long unit unit-clang sanitize suite check-style analyze fuzz bench install clean
+.PHONY: all demo test test-guest test-long unit unit-clang sanitize suite check-style analyze fuzz bench install clean
 
 all: $(B)/build.ninja
 	@ninja -C $(B) --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
@@ -37,8 +38,9 @@ demo: all
 # Every part runs, whatever an earlier one said, so that one run shows all there is to mend.
 test:
 	@tools/deps test
+	@tools/deps programs
 	@$(MAKE) --no-print-directory all
-	@failed=; export FUZZ_SECONDS=$${FUZZ_SECONDS:-2}; for part in check-style unit unit-clang analyze fuzz suite; do \
+	@failed=; export FUZZ_SECONDS=$${FUZZ_SECONDS:-2}; for part in check-style unit unit-clang analyze fuzz suite test-guest; do \
 		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
 	if [ -n "$$failed" ]; then echo "== make test: failed:$$failed"; exit 1; fi
 	@echo "== make test: all passed"
@@ -66,6 +68,9 @@ suite: all
 	@PYTHON=$(PYTHON) tests/run $(TESTS)
 check-style: all
 	@$(PYTHON) tools/check-style $(B)/cloche
+test-guest: all
+	@[ "$$(id -u)" != 0 ] || tools/deps guest
+	@$(PYTHON) tools/guest/suite $(PLACES)
 test-long: test fuzz sanitize
 	@bench/many --at-once 1000 --in-a-row 10000
 	@CLOCHE_KILLS=1000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py

@@ -3,7 +3,8 @@
 - `box(...)`, `cloche(...)`, `ws`, `probe(name)`: see lib/boxlib.py for what they give.
 - A skip that tests/skips.txt does not list fails the run.
 - After each module nothing of ours may be left: no process, mount, cgroup or file.
-- With CLOCHE_RAN set, the ids of tests that passed are appended to that file; tests/run compares them with coverage.tsv.
+- With CLOCHE_RAN set, the ids of tests that passed are appended to that file, with CLOCHE_PLACE as PLACE@ID; tests/run and
+  tools/guest/suite compare them with coverage.tsv.
 
 The suite runs as whoever calls it. tests/run runs it as root and again as an unprivileged user.
 """
@@ -72,7 +73,8 @@ def pytest_runtest_makereport(item, call):
             item.config.unlisted_skips.append(f"{name}: {report.longrepr[2] if report.longrepr else ''}")
     if report.when == "call" and report.passed and os.environ.get("CLOCHE_RAN"):
         with open(os.environ["CLOCHE_RAN"], "a", encoding="utf-8") as f:
-            f.write(short_id(item.nodeid) + "\n")
+            place = os.environ.get("CLOCHE_PLACE")
+            f.write((f"{place}@" if place else "") + short_id(item.nodeid) + "\n")
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -15,6 +15,8 @@ enum err_kind {
 	ERR_REFUSED, /* a rule of ours forbids it; the message names rule and option */
 	ERR_MISSING, /* the host lacks something; the message names it and the fix */
 	ERR_SYS,     /* a system call failed; `num` holds errno */
+	ERR_NAMESPACE, /* the kernel refused a namespace or what is done in one; `num` holds errno,
+			  `msg` names the step, and the parent says why (box/userns_why.h) */
 	ERR_EXEC,    /* the box's command could not be executed; `num` holds errno */
 	ERR_KIND_N
 };

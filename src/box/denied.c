@@ -208,8 +208,7 @@ bool denied_policy(const struct box_spec *s, const struct box_denied *d, unsigne
 		struct denial one = { .kind = DENIAL_SYSCALL,
 				      .call = d,
 				      .what = d->nr >= 0 ? sc_name(sc_native(), d->nr) : NULL,
-				      .path = d->path[0] ? d->path : NULL,
-				      .told = d->ended };
+				      .path = d->path[0] ? d->path : NULL };
 
 		if (!policies[p](s, d, &one, buf) || i-- > 0)
 			continue;

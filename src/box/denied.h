@@ -44,7 +44,6 @@ struct denial {
 				 */
 	const char *reason;
 	const struct box_denied *call; /* DENIAL_SYSCALL */
-	bool told;		       /* in a note or the fault's message */
 };
 
 /* The `i`-th policy that refuses a recorded call, with buf for its texts; false behind the last

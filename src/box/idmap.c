@@ -97,7 +97,7 @@ static int source_map(struct plan_source *src, const struct box_spec *s, int use
 		return err_set(
 			e, ERR_MISSING,
 			"%s: its file system can't map ids, and root's files are not shown to a box "
-			"otherwise: run cloche as the directory's owner, or copy it to ext4, xfs, btrfs or tmpfs",
+			"otherwise: run cloche as the directory's owner, or copy it to ext4, xfs or btrfs (tmpfs: kernel 6.3)",
 			src->path);
 	}
 	src->fd = fd_steal(&tree);

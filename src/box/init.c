@@ -143,7 +143,7 @@ static int init_life(const struct init_args *a, struct err *e)
 
 static int init_cgroupns(struct err *e)
 {
-	return unshare(CLONE_NEWCGROUP) < 0 ? err_sys(e, "make a cgroup namespace") : 0;
+	return unshare(CLONE_NEWCGROUP) < 0 ? userns_step("cgroup namespace", e) : 0;
 }
 
 /* Puts itself into the groups that came with GO (limits.h says why init does so itself), and only
@@ -225,9 +225,8 @@ static int init_build(struct init *in, struct err *e)
 		return err_at(e, STAGE_NAMESPACE);
 	if (a->plan->own_group && init_cgroupns(e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
-	/* While the outer /proc is there to say why it may be refused. */
 	if (sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0) {
-		userns_refused("host name", errno, e);
+		userns_step("host name", e);
 		return err_at(e, STAGE_NAMESPACE);
 	}
 	mark(in, MARK_IDS);

@@ -219,10 +219,12 @@ static int clone_init(struct live *b, struct err *e)
 /* Init ended before it began: by its own account, or without a word. */
 static int init_gone(struct live *b, const struct init_msg *m, struct err *e)
 {
-	if (m->kind == INIT_FAILED)
+	if (m->kind == INIT_FAILED) {
 		*e = m->err;
-	else
+		userns_explain(e);
+	} else {
 		err_set(e, ERR_SYS, "the box's first process ended at once");
+	}
 	return err_at(e, STAGE_NAMESPACE);
 }
 

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/sys.h"
 #include "box/mount_check.h"
+#include "box/userns_why.h"
 
 #define BUILD_DEADLINE_NS (60ULL * 1000000000)
 #define SWEEP_MAX 16
@@ -96,6 +97,7 @@ void monitor_failed(struct live *b, const struct err *why)
 		if (recv(b->order, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m) &&
 		    m.kind == INIT_FAILED)
 			b->why = m.err;
+	userns_explain(&b->why);
 }
 
 /* The machine's first process reaps whatever is left to it. A container's is often an application
@@ -194,6 +196,7 @@ static bool on_order(struct live *b, const struct box_io *io)
 	case INIT_FAILED:
 		b->failed = true;
 		b->why = m.err;
+		userns_explain(&b->why);
 		if (m.no_overlay > 0)
 			b->out->no_overlay = b->plan.sources[m.no_overlay - 1].path;
 		reap(b);

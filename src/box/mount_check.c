@@ -517,6 +517,16 @@ static void keep_first(struct err *first, const struct box_mount *m, int r, stru
 	*first = *one;
 }
 
+/* A message is one line about one thing; that there is more to mend is worth a word. */
+static void tell_others(const struct mount_check *c, struct err *e)
+{
+	size_t n = strlen(e->msg);
+
+	if (e->kind == ERR_REFUSED && c->n_denied > 1)
+		snprintf(e->msg + n, sizeof(e->msg) - n, " (and %zu more, which --json lists)",
+			 c->n_denied - 1);
+}
+
 int mount_check_all(struct mount_check *c, struct box_spec *spec, struct err *e)
 {
 	struct err first = { .kind = ERR_NONE }, one;
@@ -540,6 +550,7 @@ int mount_check_all(struct mount_check *c, struct box_spec *spec, struct err *e)
 	}
 	if (first.kind == ERR_NONE)
 		return 0;
+	tell_others(c, &first);
 	*e = first;
 	return -1;
 }

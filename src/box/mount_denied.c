@@ -29,9 +29,7 @@ static void put(struct mount_check *c, enum denial_kind kind, const char *policy
 			      .what = keep(c, what),
 			      .path = keep(c, path),
 			      .allow_with = keep(c, allow_with),
-			      .reason = keep(c, reason),
-			      /* the fault's message is about the first, notes about files */
-			      .told = c->n_denied == 0 || kind == DENIAL_READ };
+			      .reason = keep(c, reason) };
 	if (d->policy && d->what && d->path && (d->allow_with || d->reason))
 		c->n_denied++;
 }

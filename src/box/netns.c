@@ -31,7 +31,7 @@ static int loopback_up(struct err *e)
 static int netns_make(const struct netns *n, int *ret, struct err *e)
 {
 	if (unshare(CLONE_NEWNET) < 0)
-		return userns_refused("network namespace", errno, e);
+		return userns_step("network namespace", e);
 	if (loopback_up(e) < 0)
 		return -1;
 	*ret = openat(n->proc, "thread-self/ns/net", O_RDONLY | O_CLOEXEC);

@@ -191,7 +191,7 @@ int sc_rule_would(enum sc_arch arch, const struct sc_request *rq, int nr, struct
 {
 	const char *name = sc_name(arch, nr);
 	struct sc_request one = *rq;
-	struct box_rule rule;
+	struct box_rule rule = { 0 };
 	char text[80];
 
 	snprintf(text, sizeof(text), "allow=%s", name ? name : "");

@@ -43,17 +43,32 @@ static bool is(const char *path, uint64_t value)
 	return fd_read_u64_at(AT_FDCWD, path, &v) == 0 && v == value;
 }
 
+/* The AppArmor profile that this program runs under, without its mode; "" when it can't be told. */
+static const char *apparmor_profile(char *buf, size_t size)
+{
+	if (fd_read_file_at(AT_FDCWD, "/proc/self/attr/apparmor/current", buf, size) < 0 &&
+	    fd_read_file_at(AT_FDCWD, "/proc/self/attr/current", buf, size) < 0)
+		buf[0] = '\0';
+	buf[strcspn(buf, " \n")] = '\0';
+	return buf;
+}
+
 bool userns_apparmor_restricts(void)
 {
 	char label[256];
 
 	if (!is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 1))
 		return false;
-	if (fd_read_file_at(AT_FDCWD, "/proc/self/attr/apparmor/current", label, sizeof(label)) <
-		    0 &&
-	    fd_read_file_at(AT_FDCWD, "/proc/self/attr/current", label, sizeof(label)) < 0)
-		return true;
-	return strcmp(label, "unconfined") == 0;
+	apparmor_profile(label, sizeof(label));
+	return !label[0] || strcmp(label, "unconfined") == 0;
+}
+
+/* The mediation that every kernel since 6.7 has: a profile without the rule "userns" refuses by
+ * EACCES, which nothing else does. */
+static bool apparmor_confines(char *label, size_t size)
+{
+	apparmor_profile(label, size);
+	return label[0] && strcmp(label, "unconfined") != 0;
 }
 
 /* True when "/" is not the root of the mount namespace, as far as its mounts tell: user namespaces
@@ -195,6 +210,8 @@ static void refused(const char *what, int num, struct userns_why *ret)
 
 void userns_why(const char *what, int num, struct userns_why *ret)
 {
+	char label[256];
+
 	if (num == ENOSPC || num == EUSERS) {
 		used_up(what, num, ret);
 	} else if (num == EAGAIN || num == ENOMEM) {
@@ -214,6 +231,14 @@ void userns_why(const char *what, int num, struct userns_why *ret)
 		      "AppArmor refuses user namespaces (kernel.apparmor_restrict_unprivileged_userns=1), and no profile lets cloche through");
 		fix(ret,
 		    "sudo cloche doctor --fix    # installs an AppArmor profile for cloche only");
+	} else if (num == EACCES && apparmor_confines(label, sizeof(label))) {
+		cause(ret,
+		      "AppArmor refuses user namespaces to the profile \"%.90s\", which cloche runs under",
+		      label);
+		fix(ret,
+		    "sudo cloche doctor --fix    # installs an AppArmor profile for cloche only; "
+		    "where \"%.90s\" lets no program change profile, add \"userns,\" to it",
+		    label);
 	} else {
 		refused(what, num, ret);
 	}
@@ -237,4 +262,23 @@ int userns_refused(const char *what, int num, struct err *e)
 		why.fix[n - 1] = '\0';
 	return err_set(e, ERR_MISSING, "this host gives no namespace for a box: %s; fix: %s",
 		       why.cause, why.fix);
+}
+
+int userns_step(const char *what, struct err *e)
+{
+	int num = errno;
+
+	err_set(e, ERR_NAMESPACE, "%s", what);
+	e->num = num;
+	return -1;
+}
+
+void userns_explain(struct err *e)
+{
+	struct err step = *e;
+
+	if (e->kind != ERR_NAMESPACE)
+		return;
+	userns_refused(step.msg, step.num, e);
+	e->stage = step.stage;
 }

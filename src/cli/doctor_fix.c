@@ -166,9 +166,13 @@ static bool mend_apparmor(struct err *e)
 
 int doctor_mend(const struct doctor_result *results)
 {
+	/* Root's own row is fine where only unprivileged callers are restricted. */
 	bool profile = userns_apparmor_restricts(), any = false;
 	struct err e = { .kind = ERR_NONE };
 
+	for (size_t i = 0; i < doctor_n_rows; i++)
+		profile |= results[i].status == DOCTOR_MISSING &&
+			   strstr(results[i].fix, "doctor --fix");
 	if (profile) {
 		mend_apparmor(&e);
 		if (e.kind != ERR_NONE)

@@ -227,7 +227,8 @@ void doctor_overlay(const struct doctor_row *row, struct doctor_result *r)
 	doctor_in_userns(0, lay, NULL, r);
 }
 
-/* Sends a descriptor of its namespace: from outside only a root with CAP_SYS_PTRACE could open it. */
+/* Sends a descriptor of its namespace, which only a root with CAP_SYS_PTRACE could open from
+ * outside. */
 static int send_ns(void *ctx, struct doctor_result *r)
 {
 	_cleanup_fd_ int ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);

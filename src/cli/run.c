@@ -126,7 +126,7 @@ static int tell_text(const struct run_options *o, const struct box_outcome *out)
 	     i < prepared.n_notes && !o->quiet && out->fault != FAULT_STARTUP_FAILED; i++)
 		say("note", prepared.notes[i]);
 	if (!o->quiet)
-		denied_text(&prepared, out, say);
+		denied_text(&prepared.spec, out, say);
 	if (out->fault != FAULT_NONE)
 		say(fault_name(out->fault), out->err.msg);
 	for (unsigned i = 0; o->timing && (name = outcome_phase(out, i, &us)); i++) {

@@ -38,8 +38,9 @@ static const char hosts[] =
 
 /* Single files and directories of the host's /etc that are the same for everybody and tell of
  * nobody. */
-static const char *const etc_files[] = { "ld.so.cache", "ssl/certs/ca-certificates.crt",
-					 "ssl/openssl.cnf" };
+static const char
+	*const etc_files[] = { "ld.so.cache", "ssl/certs/ca-certificates.crt", "ssl/openssl.cnf",
+			       "matplotlibrc" /* without it Debian's can't be imported */ };
 static const char *const etc_dirs[] = { "alternatives", "fonts" };
 
 static const struct {

@@ -1,4 +1,4 @@
-/* Fuzzes what is read from files of the system and of a root file system: mountinfo, passwd, id maps, cpu views. No text may crash a reader,
+/* Fuzzes what is read from files of the system and of a root file system: mountinfo, passwd, id maps, cpu views, cgroups. No text may crash a reader,
  * and what it takes from the text is within bounds.
  *
  * Input: one byte that chooses the reader, then the file. tools/fuzz builds and runs it. */
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mountinfo.h"
+#include "box/limits_rungs.h"
 #include "box/views.h"
 #include "engine/ids.h"
 
@@ -58,6 +59,31 @@ static void cut_views(char *text, size_t size, unsigned cpus)
 	free(copy);
 }
 
+static void read_groups(const char *text, size_t size)
+{
+	struct cg1_place v1[CG1_N] = { 0 };
+	struct cg2_place v2 = { 0 };
+	const char *line = memchr(text, '\n', size);
+	uint64_t v = 0;
+	pid_t pids[4];
+
+	cg1_parse_groups(text, size, v1);
+	cg2_parse_groups(text, size, &v2);
+	line = line ? line + 1 : text;
+	cg1_parse_mount(line, size - (size_t)(line - text), v1);
+	cg2_parse_mount(line, size - (size_t)(line - text), &v2);
+	if (strnlen(v2.path, sizeof(v2.path)) == sizeof(v2.path) || v2.top > strlen(v2.path))
+		abort();
+	for (int i = 0; i < CG1_N; i++)
+		if (strnlen(v1[i].path, sizeof(v1[i].path)) == sizeof(v1[i].path))
+			abort();
+	if (cg2_parse_controllers(text) > (CG2_MEMORY | CG2_PIDS | CG2_CPU | CG2_IO))
+		abort();
+	(void)group_counter(text, "oom_kill", &v);
+	if (limits_parse_pids(text, size, pids, 4) > 4)
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text;
@@ -67,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text = malloc(size);
 	memcpy(text, data + 1, size - 1);
 	text[size - 1] = '\0';
-	switch (data[0] % 4) {
+	switch (data[0] % 5) {
 	case 0:
 		read_mountinfo(text, size - 1);
 		break;
@@ -77,8 +103,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 2:
 		(void)ids_outer(text);
 		break;
+	case 3:
+		read_groups(text, size - 1);
+		break;
 	default:
-		cut_views(text, size - 1, data[0] / 4);
+		cut_views(text, size - 1, data[0] / 5);
 	}
 	free(text);
 	return 0;

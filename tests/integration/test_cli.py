@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import boxlib
+import programs
 import pytest
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
@@ -128,11 +129,12 @@ SPECIAL = {"image": "host", "rootfs": None, "v": "/usr:/x:ro", "volume": "/usr:/
 
 def test_every_advertised_option_parses(cloche, ws):
     """Each row of the table, given alone with a fitting value, is accepted: the box starts, or the host lacks what is asked for."""
+    tree = programs.worktree(ws)
     for o in next(v for v in surface(cloche)["verbs"] if v["name"] == "run")["options"]:
         value = SPECIAL.get(o["name"], o["choices"][0] if o["choices"] else SAMPLE.get(o["type"], "1"))
         words = {"workspace": ["--workspace", str(ws)], "workspace-max": ["--workspace", str(ws), "--workspace-max", "9m"],
                  "kill-after": ["--timeout", "9s", "--kill-after", "1s"], "rootfs": ["--rootfs", str(ws)],
-                 "apparmor": ["--apparmor", "nothing"]}.get(o["name"])
+                 "git": ["--git", "--workspace", str(tree)], "apparmor": ["--apparmor", "nothing"]}.get(o["name"])
         if words is None:
             words = ["--" + o["name"]] if o["type"] == "flag" else ["--" + o["name"], value]
         r = cloche("run", *words, "--", "true")

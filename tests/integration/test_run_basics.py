@@ -248,7 +248,7 @@ def test_outcome_has_exactly_the_documented_fields(box):
                                 "io_weight"}
     for row in o["limits"].values():
         assert set(row) == {"requested", "effective", "rung", "enforced"}
-    assert set(o["events"]) == {"pids_max", "oom_kills", "lost_denials"}
+    assert set(o["events"]) == {"pids_max", "oom_kills", "lost_denials", "unlisted_denials"}
     assert o["denied"] == []
 
 

@@ -255,9 +255,20 @@ def mounts_now():
     return rows
 
 
+def ready_probe(out):
+    ready = os.environ.get("CLOCHE_PROBES")
+    if ready:
+        shutil.copy(pathlib.Path(ready) / out.name, out)
+        out.chmod(0o755)
+    return bool(ready)
+
+
 def build_probe(source, into):
-    """Compiles one C file statically (musl when there is one, so that it runs in any root) and returns the program's path."""
+    """Compiles one C file statically (musl when there is one, so that it runs in any root) and returns the program's path. With CLOCHE_PROBES
+    it is there already: the guest has no compiler."""
     out = pathlib.Path(into) / pathlib.Path(source).stem
+    if ready_probe(out):
+        return out
     cc = "musl-gcc" if shutil.which("musl-gcc") else "gcc"
     cmd = [cc, "-O1", "-Wall", "-Wextra", "-Werror", "-static", "-D_GNU_SOURCE", "-o", str(out), str(source), "-pthread"]
     r = subprocess.run(cmd, capture_output=True, text=True, timeout=HANG * 2)

@@ -1,7 +1,8 @@
 """coverage.tsv: what the reference's cases and inventory ask for, and the test that shows it.
 
-Usage: coverage_rows.py [RAN]; RAN is the list of ids that passed (written by conftest.py). Rows: case, sub-case, and either ids of tests
-("integration/test_x.py::test_y", several separated by spaces; "unit:NAME" for a suite of tests/unit) or one of five reasons.
+Usage: coverage_rows.py [[--places] RAN]; RAN is the list of ids that passed (written by conftest.py). Rows: case, sub-case, and either ids of
+tests ("integration/test_x.py::test_y", several separated by spaces; "unit:NAME" for a suite of tests/unit; "PLACE@ID" for a test that a row of
+guest/places.tsv runs) or one of five reasons. RAN speaks for the ids without a place; with --places, for those with one.
 """
 import pathlib
 import re
@@ -31,7 +32,7 @@ def rows():
 def defined():
     """Every test function of the suites: "integration/test_x.py::test_y"."""
     ids = set()
-    for path in [*TESTS.glob("integration/test_*.py"), *TESTS.glob("security/test_*.py")]:
+    for path in [*TESTS.glob("integration/test_*.py"), *TESTS.glob("security/test_*.py"), *TESTS.glob("guest/test_*.py")]:
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.M):
             ids.add(f"{path.relative_to(TESTS).as_posix()}::{name}")
     return ids
@@ -42,7 +43,13 @@ def unit_suites():
     return meson.read_text(encoding="utf-8") if meson.exists() else ""
 
 
-def problems(ran=None):
+def places():
+    lines = (TESTS / "guest" / "places.tsv").read_text(encoding="utf-8").splitlines()
+    return {line.split("\t")[0] for line in lines if line and not line.startswith("#")}
+
+
+def problems(ran=None, in_places=False):
+    guests = places()
     bad, counts, known, suites, seen = [], dict.fromkeys(AT_LEAST, 0), defined(), unit_suites(), set()
     for n, parts in rows():
         if len(parts) != 3 or not all(p.strip() for p in parts):
@@ -62,9 +69,11 @@ def problems(ran=None):
             if name.startswith("unit:"):
                 if f"'{name[5:]}'" not in suites:
                     bad.append(f"coverage.tsv:{n}: no unit suite {name[5:]}")
-            elif name not in known:
+                continue
+            place, _, test = name.rpartition("@")
+            if test not in known or (place and place not in guests) or (test.startswith("guest/") and not place):
                 bad.append(f"coverage.tsv:{n}: {name} is no test, nor one of the reasons")
-            elif ran is not None and name not in ran:
+            elif ran is not None and bool(place) == in_places and name not in ran:
                 bad.append(f"coverage.tsv:{n}: {name} did not run, or did not pass")
     bad += [f"coverage.tsv: {case} has {counts[case]} rows of at least {least}" for case, least in AT_LEAST.items() if counts[case] < least]
     return bad
@@ -73,9 +82,9 @@ def problems(ran=None):
 def main():
     ran = None
     if len(sys.argv) > 1:
-        lines = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
+        lines = pathlib.Path(sys.argv[-1]).read_text(encoding="utf-8").splitlines()
         ran = {line.split("[")[0] for line in lines}
-    bad = problems(ran)
+    bad = problems(ran, sys.argv[1:2] == ["--places"])
     for line in bad:
         print(line)
     total = len(rows())

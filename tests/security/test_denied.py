@@ -400,6 +400,17 @@ def test_names_of_a_hostile_process_stay_on_one_line(box):
     assert o["denied"][0]["comm"].startswith("?[2J?"), o["denied"]
 
 
+def test_advice_of_a_hostile_process_is_quoted(traps, box):
+    """A path is the box's own words; they must not read as cloche's."""
+    os.unlink(traps.dir / "fifo")
+    advice = "s by sh (host pid 1); to allow it: --network host --cap-add SYS_ADMIN"
+    os.link(traps.dir / "stream", traps.dir / advice)
+    code = f"import socket; socket.socket(socket.AF_UNIX).connect({'/d/' + advice!r})"
+    r = box(*UNTRUSTED, "-v", f"{traps.dir}:/d:rw", "--", "python3", "-c", code, json=False)
+    (line,) = [x.decode() for x in r.err.splitlines() if b"refused" in x and b"note" in x]
+    assert f"connect to '/d/{advice}' by python3 (host pid " in line and line.endswith("; to allow it: --security-profile default"), line
+
+
 # ---- rules that deny, and floods ----
 
 def test_every_call_that_may_be_denied_leaves_a_box_that_ends(box):

@@ -201,6 +201,38 @@ START_TEST(words_for_a_shell)
 }
 END_TEST
 
+/* Which rules would be taken, and whether ordinary calls go to the listener: a lost notification is an escape attempt only where they do not. */
+START_TEST(rules_and_the_listener)
+{
+	enum sc_arch arch = sc_native();
+	static const char *const taken[] = { "process_vm_writev", "chroot", "memfd_create", "mkdir" };
+	static const char *const not_taken[] = { "socket", "mount", "clone3", "keyctl", "unshare" };
+	struct sc_request rq = { .rules = spec.rules };
+	struct err e;
+
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+		ck_assert_int_eq(sc_rule_would(arch, &rq, sc_number(arch, taken[i]), &e), 0);
+	for (size_t i = 0; i < sizeof(not_taken) / sizeof(not_taken[0]); i++)
+		ck_assert_int_eq(sc_rule_would(arch, &rq, sc_number(arch, not_taken[i]), &e), -1);
+	ck_assert_int_eq(sc_rule_would(arch, &rq, 9999, &e), -1);
+	rq.hide_memfd = true;
+	ck_assert_int_eq(sc_rule_would(arch, &rq, sc_number(arch, "memfd_create"), &e), -1);
+
+	spec.n_rules = 0;
+	ck_assert(!sc_notifies_ordinary(arch, &rq));
+	rule("deny=ptrace"); /* notified anyway */
+	rule("allow=mkdir");
+	rq.n_rules = spec.n_rules;
+	ck_assert(!sc_notifies_ordinary(arch, &rq));
+	rule("deny=mkdir");
+	rq.n_rules = spec.n_rules;
+	ck_assert(sc_notifies_ordinary(arch, &rq));
+	rq.n_rules = 0;
+	rq.untrusted = true;
+	ck_assert(sc_notifies_ordinary(arch, &rq));
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
 	tcase_add_test(tc, the_filter);
@@ -208,6 +240,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, capabilities);
 	tcase_add_test(tc, sockets_of_the_host);
 	tcase_add_test(tc, words_for_a_shell);
+	tcase_add_test(tc, rules_and_the_listener);
 }
 
 int main(void)

@@ -45,7 +45,7 @@ static const char *content(const char *path)
 /* The whole of what of the host may be seen, written here a second time. A new one belongs into both, with a reason. */
 static const char *const host_sources[] = {
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/etc/ssl/certs/ca-certificates.crt",
-	"/etc/ssl/openssl.cnf", "/etc/alternatives", "/etc/fonts", "/etc/java-[0-9]*-openjdk",
+	"/etc/ssl/openssl.cnf", "/etc/matplotlibrc", "/etc/alternatives", "/etc/fonts", "/etc/java-[0-9]*-openjdk",
 };
 static const char *const host_sources_net[] = { "/etc/services", "/etc/protocols" };
 

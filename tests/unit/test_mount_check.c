@@ -438,6 +438,88 @@ START_TEST(hints)
 }
 END_TEST
 
+static const struct denial *denied(const char *policy)
+{
+	const struct denial *found = NULL;
+
+	for (size_t i = 0; i < mc.n_denied; i++)
+		if (strcmp(mc.denied[i].policy, policy) == 0) {
+			ck_assert_ptr_null(found); /* once */
+			found = &mc.denied[i];
+		}
+	ck_assert_msg(found != NULL, "%s denies nothing", policy);
+	ck_assert(!found->allow_with != !found->reason);
+	return found;
+}
+
+/* All rules that refuse a mount, and all mounts that are refused, whatever the order; what the message tells is the first. */
+START_TEST(all_that_refuses)
+{
+	const struct denial *d;
+
+	make_file(fmt("%s/.bashrc", home));
+	ck_assert_int_eq(volume(fmt("%s/.bashrc:/a b", home)), 0);
+	ck_assert_int_eq(volume("/etc:/proc/x"), 0);
+	ck_assert_int_eq(tmpfs("/t:1g"), 0);
+	ck_assert_int_eq(volume(fmt("%s:/fine", proj)), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	ck_assert_msg(strstr(e.msg, ".bashrc") && strstr(e.msg, "(and 4 more, which --json lists)"), "%s", e.msg);
+	ck_assert_uint_eq(mc.n_denied, 5);
+	d = denied(".bashrc (code that the host runs later, read-write)");
+	ck_assert_ptr_eq(d, &mc.denied[0]);
+	ck_assert_str_eq(d->what, fmt("-v %s/.bashrc:/a b", home));
+	ck_assert_str_eq(d->path, fmt("%s/.bashrc", home));
+	ck_assert_str_eq(d->allow_with, fmt("-v '%s/.bashrc:/a b:ro'", home));
+	ck_assert_ptr_nonnull(denied("target /proc")->reason);
+	ck_assert_str_eq(denied("/etc (host system path)")->what, "-v /etc:/proc/x");
+	ck_assert_str_eq(denied("/etc (host system path, read-write)")->allow_with, "-v /etc:/proc/x:ro");
+	ck_assert_str_eq(denied("tmpfs within memory")->allow_with, "--tmpfs /t:1g --memory 1073741824");
+
+	fresh(); /* a workspace: where the command starts moves with it */
+	spec.cwd = "/workspace";
+	ck_assert_int_eq(workspace("/usr/lib"), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	ck_assert_str_eq(denied("/usr (host system path, read-write)")->allow_with, "-v /usr/lib:/workspace:ro -w /workspace");
+	fresh();
+	spec.cwd = "/elsewhere";
+	ck_assert_int_eq(workspace("/usr/lib"), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	ck_assert_str_eq(mc.denied[0].allow_with, "-v /usr/lib:/workspace:ro");
+
+	fresh(); /* more than there is room for */
+	for (int i = 0; i < MOUNT_DENIED_MAX + 5; i++)
+		ck_assert_int_eq(volume(fmt("/proc:/x%d:ro", i)), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	ck_assert_uint_eq(mc.n_denied, MOUNT_DENIED_MAX);
+}
+END_TEST
+
+START_TEST(files_that_are_not_shared)
+{
+	make_file(fmt("%s/x.py", proj));
+	make_file(fmt("%s/it's.py", proj));
+	make_file(fmt("%s/.ssh/id", home));
+	ck_assert_int_eq(symlink(fmt("%s/x.py", proj), fmt("%s/link", proj)), 0);
+	ck_assert_int_eq(chdir(proj), 0);
+	hint("x.py");
+	hint(fmt("%s/it's.py", proj));
+	hint(fmt("%s/.ssh/id", home));
+	hint("../proj/x.py");
+	hint("link"); /* as a workspace it would lead out of the box */
+	hint("none.py");
+	hint("/tmp");
+	ck_assert_uint_eq(mc.n_denied, 5);
+	for (size_t i = 0; i < mc.n_denied; i++)
+		ck_assert_int_eq(mc.denied[i].kind, DENIAL_READ);
+	ck_assert_str_eq(mc.denied[0].allow_with, "--workspace .");
+	ck_assert_str_eq(mc.denied[1].allow_with, fmt("-v '%s/it'\\''s.py:%s/it'\\''s.py:ro'", proj, proj));
+	ck_assert_ptr_null(mc.denied[2].allow_with);
+	ck_assert_str_eq(mc.denied[2].policy, ".ssh");
+	ck_assert_str_eq(mc.denied[3].allow_with, fmt("-v %s/x.py:/home/proj/x.py:ro", proj));
+	ck_assert_str_eq(mc.denied[4].allow_with, fmt("-v %s/x.py:/home/user/link:ro", proj));
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -454,6 +536,8 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, notes);
 	tcase_add_test(tc, rootfs);
 	tcase_add_test(tc, hints);
+	tcase_add_test(tc, all_that_refuses);
+	tcase_add_test(tc, files_that_are_not_shared);
 }
 
 int main(void)

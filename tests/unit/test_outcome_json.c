@@ -351,13 +351,17 @@ START_TEST(denials)
 	o.n_denied = 4;
 	o.lost_denials = 4;
 	o.unlisted_denials = 5;
-	o.denied[0] = (struct box_denied){ .nr = sc_number(sc_native(), "chroot"), .pid = 5, .comm = "gd\x1b", .alone = deny, .count = 7 };
+	o.denied[0] = (struct box_denied){
+		.nr = sc_number(sc_native(), "chroot"), .pid = 5, .comm = "gd\x1b", .alone = deny, .count = 7
+	};
 	o.denied[1] = (struct box_denied){ .nr = -1, .count = 1 };
 	o.denied[2] = (struct box_denied){ .nr = sc_number(sc_native(), "unshare"), .pid = 2147483647, .comm = "bwrap", .alone = deny };
 	o.denied[3] = (struct box_denied){ .nr = sc_number(sc_native(), "connect"), .alone = SC_MEDIATE, .mount = -1, .path = "/s\x1b" };
 	p.spec.profile = BOX_PROFILE_DEFAULT;
 	p.mounts.denied[0] = (struct denial){ .kind = DENIAL_MOUNT, .policy = "/etc", .what = "-v /etc:/x", .path = "/etc", .reason = "why" };
-	p.mounts.denied[1] = (struct denial){ .kind = DENIAL_READ, .policy = "not shared", .what = "x", .path = "/x", .allow_with = "-v /x:/x:ro" };
+	p.mounts.denied[1] = (struct denial){
+		.kind = DENIAL_READ, .policy = "not shared", .what = "x", .path = "/x", .allow_with = "-v /x:/x:ro"
+	};
 	p.mounts.n_denied = 2;
 	emit();
 	is("denied.0.kind", "\"syscall\"");

@@ -513,22 +513,8 @@ START_TEST(rules)
 	build(arch, &rq, &p);
 	ck_assert_uint_eq(ask(arch, &p, "ptrace", 0, 0, 0, 0), verdict_ret[SC_ALLOW]);
 	ck_assert_uint_eq(ask(arch, &p, "socket", 1, 1, 0, 0), verdict_ret[SC_DENY]); /* to the listener, which records it */
-	ck_assert_int_eq(sc_verdict(arch, &rq, sc_number(arch, "socket")), SC_DENY);
-	ck_assert(sc_notifies_ordinary(arch, &rq));
-	ck_assert_int_eq(sc_rule_would(arch, &rq, sc_number(arch, "process_vm_writev"), &e), 0);
-	ck_assert_int_eq(sc_rule_would(arch, &rq, sc_number(arch, "socket"), &e), -1);
-	ck_assert_int_eq(sc_rule_would(arch, &rq, sc_number(arch, "mount"), &e), -1);
-	ck_assert_int_eq(sc_rule_would(arch, &rq, 9999, &e), -1);
-	ck_assert_int_eq(sc_rule_would(arch, &(struct sc_request){ 0 }, sc_number(arch, "memfd_create"), &e), 0);
-	ck_assert_int_eq(sc_rule_would(arch, &(struct sc_request){ .hide_memfd = true }, sc_number(arch, "memfd_create"), &e), -1);
 	ck_assert_int_eq(sc_verdict(arch, &rq, sc_number(arch, "process_vm_readv")), SC_DENY); /* still recorded */
 	ck_assert_int_eq(sc_verdict(arch, &rq, sc_number(arch, "process_vm_writev")), SC_DENY);
-
-	/* A rule that denies what is notified anyway makes no ordinary call a notified one. */
-	ck_assert(!sc_notifies_ordinary(arch, &(struct sc_request){ .rules = rule + 2, .n_rules = 1 }));
-	ck_assert(!sc_notifies_ordinary(arch, &(struct sc_request){ .rules = rule, .n_rules = 1 }));
-	ck_assert(!sc_notifies_ordinary(arch, &(struct sc_request){ 0 }));
-	ck_assert(sc_notifies_ordinary(arch, &(struct sc_request){ .untrusted = true }));
 
 	rule[2] = (struct box_rule){ BOX_RULE_ALLOW, sc_number(arch, "socket") }; /* lifts the deny, not the check */
 	build(arch, &rq, &p);
