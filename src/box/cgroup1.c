@@ -240,6 +240,10 @@ static int watch_oom(struct limits *l, struct err *e)
 	return 0;
 }
 
+/* Where other cloches have groups for --cpus, though this one may have none: "" when there is no
+ * such place. */
+static char cpu_groups[CG_PATH_MAX];
+
 static int cg1_open(struct limits *l, const struct box_limits *want, struct err *e)
 {
 	struct cg1_place place[CG1_N] = { 0 };
@@ -249,6 +253,7 @@ static int cg1_open(struct limits *l, const struct box_limits *want, struct err 
 		return -1;
 	if (n == CG1_N && !place[CG1_CPU].mounted)
 		n = CG1_CPU;
+	memcpy(cpu_groups, place[CG1_CPU].path, sizeof(cpu_groups));
 	if (make_groups(l, place, n, e) < 0) {
 		/* cpu is worth less than memory and pids: without it the row says affinity. */
 		if (n != CG1_N)
@@ -352,9 +357,14 @@ static void cg1_close(struct limits *l)
  * than ours (one link each, and two of its own) needs no look. */
 static unsigned cg1_sweep_beside(const struct limits *l, unsigned max)
 {
+	_cleanup_fd_ int cpu = -1;
 	unsigned gone = 0;
 	struct stat st;
 
+	if (l->parent[CG1_CPU] < 0 && cpu_groups[0])
+		cpu = open(cpu_groups, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (cpu >= 0 && fstat(cpu, &st) == 0 && st.st_nlink != 2)
+		gone += group_sweep(cpu, max);
 	for (int c = 0; c < CG1_N; c++)
 		if (l->parent[c] >= 0 && fstat(l->parent[c], &st) == 0 && st.st_nlink != 3)
 			gone += group_sweep(l->parent[c], max - gone);
