@@ -3,6 +3,7 @@
 #   make               build/cloche, static                  make bench        how fast it starts, against others
 #   make demo          build it and run code in a box        make fuzz         every fuzzer for FUZZ_SECONDS
 #   make test          everything, on a fresh machine        make analyze      a static analyser over the sources
+#   make test-faults   every system call of a start fails     make test-mutants  every lock compiled out is noticed
 #   make sanitize      the suites against a program with address and undefined-behaviour sanitizers
 #   make check-style   sizes, layers, banned calls, docs     make test-long    the same on a fresh root file system
 #   make test-guest    the part that needs another kernel, in virtual machines
@@ -22,7 +23,7 @@ ASAN_SUITE := $(subst halt_on_error=1 U,halt_on_error=1:handle_segv=0:handle_abo
 SAN := -Db_sanitize=address,undefined -Db_lundef=false
 
 .NOTPARALLEL:
-.PHONY: all demo test test-guest test-long unit unit-clang sanitize suite check-style analyze fuzz bench install clean
+.PHONY: all demo test test-guest test-long unit unit-clang sanitize suite test-faults test-mutants check-style analyze fuzz bench install clean
 
 all: $(B)/build.ninja
 	@ninja -C $(B) --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
@@ -40,8 +41,8 @@ test:
 	@tools/deps test
 	@tools/deps programs
 	@$(MAKE) --no-print-directory all
-	@failed=; export FUZZ_SECONDS=$${FUZZ_SECONDS:-2}; for part in check-style unit unit-clang analyze fuzz suite test-guest; do \
-		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	@failed=; export FUZZ_SECONDS=$${FUZZ_SECONDS:-2}; for part in check-style unit unit-clang analyze fuzz suite test-faults test-mutants \
+		test-guest; do $(MAKE) --no-print-directory $$part MUTANTS="$${MUTANTS---short}" || failed="$$failed $$part"; done; \
 	if [ -n "$$failed" ]; then echo "== make test: failed:$$failed"; exit 1; fi
 	@echo "== make test: all passed"
 
@@ -66,12 +67,22 @@ $(B)/test-clang/build.ninja:
 
 suite: all
 	@PYTHON=$(PYTHON) tests/run $(TESTS)
+# A spread of the calls; FAULTS=--every takes all of them.
+test-faults: all
+	@echo "== fault injection"
+	@CLOCHE=$(abspath $(B)/cloche) $(PYTHON) tests/faults/faults.py $(or $(FAULTS),--spread 100)
+# All of them; MUTANTS=--short takes a handful, MUTANTS=NAME those of that name.
+test-mutants: all
+	@echo "== mutants"
+	@PYTHON=$(PYTHON) tools/mutants $(MUTANTS)
 check-style: all
 	@$(PYTHON) tools/check-style $(B)/cloche
 test-guest: all
 	@[ "$$(id -u)" != 0 ] || tools/deps guest
 	@$(PYTHON) tools/guest/suite $(PLACES)
 test-long: test fuzz sanitize
+	@$(PYTHON) tests/faults/faults.py --every
+	@PYTHON=$(PYTHON) tools/mutants
 	@bench/many --at-once 1000 --in-a-row 10000
 	@CLOCHE_KILLS=1000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py
 	@tools/fresh-root

@@ -198,7 +198,7 @@ void group_remove(int parent, int dir, const char *name)
 {
 	/* 1, 2, 4 ... 64 ms: the last task of a pid namespace may be counted a little longer than
 	 * its parent could wait for it. */
-	for (long ms = 1; unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno == EBUSY && ms <= 64;
+	for (long ms = 1; unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT && ms <= 64;
 	     ms *= 2) {
 		struct timespec t = { .tv_nsec = ms * 1000000 };
 

@@ -25,6 +25,8 @@
 #include "box/ops.h"
 #include "box/userns_why.h"
 
+#define TELL_TRIES 1000 /* a millisecond each */
+
 struct init {
 	struct init_args *a;
 	struct init_msg msg; /* the one being filled; marks gather here */
@@ -43,6 +45,12 @@ uint64_t box_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+void box_kill(int pidfd, int order)
+{
+	if (sys_pidfd_send_signal(pidfd, SIGKILL) < 0 && errno != ESRCH)
+		(void)shutdown(order, SHUT_RDWR);
 }
 
 static void mark(struct init *in, enum box_mark m)
@@ -83,13 +91,15 @@ static int init_close_foreign(const struct init_args *a, struct err *e)
 
 /* Dispositions that the caller had set to ignore outlast clone and exec (signal(7)): a command must
  * not inherit them, and init would see no child end with SIGCHLD ignored. */
-static void init_signals(void)
+static int init_signals(struct err *e)
 {
 	static const unsigned long dfl[4]; /* the kernel's own struct: the C library's call refuses
 					      the signals that it keeps for itself */
 
 	for (int i = 1; i < NSIG; i++)
-		syscall(SYS_rt_sigaction, i, dfl, NULL, 8);
+		if (syscall(SYS_rt_sigaction, i, dfl, NULL, 8) < 0 && i != SIGKILL && i != SIGSTOP)
+			return err_sys(e, "reset signal %d", i);
+	return 0;
 }
 
 static int map_write(int self, const char *file, uint64_t inside, uint64_t outside, struct err *e)
@@ -169,9 +179,13 @@ static int init_wait(struct init *in, struct err *e)
 	struct init_order o;
 	int fds[FD_PASS_MAX];
 	size_t n = 0;
+	ssize_t r = fd_recv(in->a->order, &o, sizeof(o), fds, FD_PASS_MAX, &n);
 
-	if (fd_recv(in->a->order, &o, sizeof(o), fds, FD_PASS_MAX, &n) != sizeof(o) ||
-	    o.kind != ORDER_GO)
+	if (r < 0 && errno != ECONNRESET) {
+		err_sys(e, "wait for the limits");
+		return err_at(e, STAGE_LIMITS);
+	}
+	if (r != sizeof(o) || o.kind != ORDER_GO)
 		_exit(1); /* the owner is gone, or has given up and says so itself */
 	return init_limits(in, &o, fds, n, e);
 }
@@ -201,13 +215,29 @@ static int init_locks(struct init *in, struct err *e)
 	return locks_seccomp(a->code[memory], a->code_len[memory], &in->listener, e);
 }
 
+/* Cloche waits for this message, whatever else it does: a moment without memory must not lose it.
+ */
+static int init_tell(const struct init *in, const int *fds, size_t n)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	for (int i = 0; i < TELL_TRIES; i++) {
+		if (fd_send(in->a->order, &in->msg, sizeof(in->msg), fds, n) == 0)
+			return 0;
+		if (errno != ENOBUFS && errno != ENOMEM)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	return -1;
+}
+
 /* Tells cloche that init runs. A clone begins on its parent's cpu and waits there as long as the
  * parent goes on; a parent that sleeps until now is woken on another one, and the two work side by
  * side. */
 static void init_alive(struct init *in)
 {
 	in->msg.kind = INIT_ALIVE;
-	if (fd_send(in->a->order, &in->msg, sizeof(in->msg), NULL, 0) < 0)
+	if (init_tell(in, NULL, 0) < 0)
 		_exit(1);
 }
 
@@ -216,7 +246,7 @@ static int init_build(struct init *in, struct err *e)
 	struct init_args *a = in->a;
 	bool own_net = a->spec->network == BOX_NET_NONE;
 
-	if (init_close_foreign(a, e) < 0)
+	if (init_signals(e) < 0 || init_close_foreign(a, e) < 0)
 		return err_at(e, STAGE_NAMESPACE);
 	if (own_net && netns_start(&in->net, e) < 0)
 		return err_at(e, STAGE_NETWORK);
@@ -269,17 +299,18 @@ static int init_start(struct init *in, struct err *e)
 		return err_at(e, STAGE_COMMAND);
 	}
 	if (command_spawn(a->spec, in->tty_slave >= 0 ? tty : a->stdio, in->tty_slave >= 0,
-			  &in->command, e) < 0)
+			  a->held, &in->command, e) < 0)
 		return -1;
 	mark(in, MARK_STARTED);
 	in->msg.kind = INIT_STARTED;
 	in->msg.binds = a->plan->n_binds;
-	if (fd_send(a->order, &in->msg, sizeof(in->msg), fds, in->tty_master >= 0 ? 2 : 1) < 0)
+	if (init_tell(in, fds, in->tty_master >= 0 ? 2 : 1) < 0)
 		_exit(1);
 	/* Init holds no end of what the command talks through, and nothing that tells of cloche. */
 	for (int i = 0; i < 3; i++)
 		fd_close(&a->stdio[i]);
-	sys_close_range(0, 2);
+	for (int i = 0; i < 3; i++)
+		close(i);
 	fd_close(&in->listener);
 	fd_close(&in->tty_master);
 	fd_close(&in->tty_slave);
@@ -337,10 +368,11 @@ static void init_report_end(struct init *in)
 	struct rusage ru;
 
 	/* No waiting for what the command left behind: it is killed here, stopped or not, whatever
-	 * session it moved to. */
-	kill(-1, SIGKILL);
-	init_reap(in, 0);
-	in->msg.left = limits_leave(in->leave, in->n_leave) == 0;
+	 * session it moved to. What can't be killed here goes with this process. */
+	if (kill(-1, SIGKILL) == 0 || errno == ESRCH) {
+		init_reap(in, 0);
+		in->msg.left = limits_leave(in->leave, in->n_leave) == 0;
+	}
 	mark(in, MARK_ENDED);
 	in->msg.kind = INIT_ENDED;
 	getrusage(RUSAGE_CHILDREN, &ru);
@@ -349,7 +381,8 @@ static void init_report_end(struct init *in)
 	in->msg.maxrss_bytes = (uint64_t)ru.ru_maxrss * 1024;
 	in->msg.in_bytes = (uint64_t)ru.ru_inblock * 512;
 	in->msg.out_bytes = (uint64_t)ru.ru_oublock * 512;
-	fd_send(in->a->order, &in->msg, sizeof(in->msg), NULL, 0);
+	if (init_tell(in, NULL, 0) < 0)
+		_exit(1);
 }
 
 /* To take the namespaces down keeps a core busy for as long as it took to build them. That waits
@@ -374,12 +407,11 @@ _Noreturn void init_main(struct init_args *a)
 			    .tty_master = -1,
 			    .tty_slave = -1 };
 	mark(&in, MARK_CHILD);
-	init_signals();
 	umask(0);
 	if (init_build(&in, &in.msg.err) < 0 || init_start(&in, &in.msg.err) < 0) {
 		in.msg.kind = INIT_FAILED;
 		in.msg.no_overlay = a->plan->no_overlay;
-		fd_send(a->order, &in.msg, sizeof(in.msg), NULL, 0);
+		(void)init_tell(&in, NULL, 0);
 		_exit(1);
 	}
 	init_loop(&in);

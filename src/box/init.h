@@ -35,6 +35,9 @@ enum box_mark {
 	MARK_N
 };
 uint64_t box_now(void); /* CLOCK_MONOTONIC in ns */
+/* Ends a box from outside: a SIGKILL to its first process, and where that is refused (by a security
+ * module, say) a hang-up of its socket. */
+void box_kill(int pidfd, int order);
 
 enum init_msg_kind {
 	INIT_ALIVE,   /* init has a cpu */

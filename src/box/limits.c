@@ -214,6 +214,14 @@ static int open_whole(struct limits *l, int i, const struct box_limits *want)
 	return -1;
 }
 
+/* The group that the caller named for boxes, or NULL. */
+static const char *named_group(void)
+{
+	const char *path = getenv("CLOCHE_CGROUP");
+
+	return path && path[0] ? path : NULL;
+}
+
 int limits_place(struct limits *l, const struct box_limits *asked, struct err *e)
 {
 	struct box_limits want = with_defaults(asked);
@@ -245,6 +253,10 @@ int limits_place(struct limits *l, const struct box_limits *asked, struct err *e
 			  r < 0				 ? why.msg
 			  : limits_held(l, LIMIT_MEMORY) ? "memory, but no pids"
 							 : "pids, but no memory");
+		if (r == 0 && i == LIMITS_RUNG_CGROUP2 && named_group()) {
+			l->rest = &limits_supervised;
+			return 0;
+		}
 		if (r == 0 && half < 0)
 			half = i;
 		if (r == 0)
@@ -257,14 +269,14 @@ int limits_place(struct limits *l, const struct box_limits *asked, struct err *e
 
 int limits_displace(struct limits *l, int num, struct err *e)
 {
-	const char *named = getenv("CLOCHE_CGROUP");
+	const char *named = named_group();
 
 	if (!l->rung) {
 		drop_bare(l);
 		return 0;
 	}
 	keep_said(l, l->rung->name, "a process can't be born in its group");
-	if (l->rung->id == LIMITS_RUNG_CGROUP2 && named && named[0]) {
+	if (l->rung->id == LIMITS_RUNG_CGROUP2 && named) {
 		errno = num;
 		err_sys(e, "CLOCHE_CGROUP: %.200s can't be entered from the group of this process",
 			named);

@@ -89,12 +89,13 @@ struct limit_walk {
 	int fd; /* the directory being read, or -1 between two passes */
 	unsigned depth;
 	struct {
-		uint64_t ino;
+		uint64_t dev, ino;
 		int64_t pos;
-	} up[LIMIT_WALK_DEPTH];	 /* the way back */
-	uint64_t dev, sum, last; /* device walked; bytes so far; bytes of the last whole pass */
-	uint64_t free_then;	 /* free bytes of the file system when the last pass ended */
-	bool whole;		 /* one pass has ended */
+	} up[LIMIT_WALK_DEPTH]; /* the way back */
+	uint64_t dev, sum,
+		last; /* device of this directory; bytes so far; bytes of the last whole pass */
+	uint64_t free_then; /* free bytes of the file system when the last pass ended */
+	bool whole;	    /* one pass has ended */
 };
 
 /* One box's limits. No heap: the caller keeps it. Fields are the rung's own, except `rung`, `state`
@@ -206,9 +207,14 @@ void limits_joined(struct limits *l);
 int limits_watch_workspace(struct limits *l, int dirfd, struct err *e);
 
 /* In the child, inside its user namespace, before capabilities go: resource limits (NPROC under
- * supervised, FSIZE, NOFILE, CORE {1,1}, caller's ulimits which may only lower) and, for --cpus,
+ * supervised, FSIZE, CORE {1,1}, caller's ulimits which may only lower) and, for --cpus,
  * affinity to ceil(cpus). No allocation. `held` is l->held, told by the parent. */
 int limits_inside(const struct box_spec *spec, unsigned held, struct err *e);
+/* In the command itself, just before it executes: RLIMIT_NOFILE. Init keeps the caller's own,
+ * because the kernel holds it against all descriptors that the user's processes have on their way
+ * through sockets, other boxes' too: with the box's limit, init could not send the listener while
+ * one of them keeps as many on their way as it may. */
+int limits_files(const struct box_spec *spec, unsigned held, struct err *e);
 
 /* How long the monitor may sleep before the next limits_check, in milliseconds; -1 when only
  * event_fd matters. */

@@ -137,29 +137,50 @@ int locks_caps(uint64_t keep, struct err *e)
 			return err_set(
 				e, ERR_MISSING,
 				"the kernel did not drop capability %d from the bounding set", cap);
-	return cap > CAP_NAMES - 2
-		       ? 0
-		       : err_set(e, ERR_MISSING, "the kernel does not tell the bounding set");
+	if (cap < 64 && (errno != EINVAL || cap < CAP_NAMES - 1))
+		return err_set(e, ERR_MISSING, "the kernel does not tell the bounding set");
+	return 0;
+}
+
+/* Asked before the clone (self.c), so that init holds what cloche went by. An outer filter's EPERM
+ * is an absence like any other; what else may fail is none, and no reason to do without a lock. */
+int locks_landlock_abi(struct err *e)
+{
+	static int known = -1;
+	int abi;
+
+	if (known >= 0)
+		return known;
+	abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, SYS_LANDLOCK_CREATE_VERSION);
+	if (abi < 0 && errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM)
+		return err_sys(e, "ask the kernel for Landlock");
+	known = abi < 0 ? 0 : abi;
+	return known;
 }
 
 int locks_landlock(int *ret_abi, struct err *e)
 {
 	/* Handling any file right also forbids mount, umount and pivot_root; REFER must be handled
-	 * and allowed, else renames and links across directories fail (landlock(7)). To execute and
-	 * to write is allowed below the box's root only: a file of the host that a magic link still
-	 * leads to (/proc/self/exe is cloche itself until the command has executed) can be neither
-	 * run nor overwritten. */
-	const uint64_t inside =
-		SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_WRITE_FILE;
+	 * and allowed, else renames and links across directories fail (landlock(7)). To execute, to
+	 * write and to read is allowed below the box's root only: a file of the host that a magic
+	 * link still leads to (/proc/self/exe is cloche itself until the command has executed) can
+	 * be neither run nor overwritten, and a descriptor of a directory that a server of the host
+	 * hands to the box through a socket does not lead on, by "..", to all that the caller may
+	 * read. */
+	const uint64_t inside = SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_EXECUTE |
+				SYS_LANDLOCK_FS_WRITE_FILE | SYS_LANDLOCK_FS_READ_FILE |
+				SYS_LANDLOCK_FS_READ_DIR;
 	struct sys_landlock_ruleset rs = {
 		.handled_access_fs =
 			inside | SYS_LANDLOCK_FS_MAKE_CHAR | SYS_LANDLOCK_FS_MAKE_BLOCK,
 	};
 	struct sys_landlock_path rule = { .allowed_access = inside };
 	_cleanup_fd_ int set = -1, root = -1;
-	int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, SYS_LANDLOCK_CREATE_VERSION);
+	int abi = locks_landlock_abi(e);
 
 	*ret_abi = 0;
+	if (abi < 0)
+		return -1;
 	if (abi < 2) /* ABI 1 can't allow REFER: it would break renames */
 		return 0;
 	if (abi >= 6)

@@ -19,6 +19,8 @@ int locks_caps(uint64_t keep, struct err *e);
  * of the box.
  * `*ret_abi` is the kernel's ABI, 0 for none. */
 int locks_landlock(int *ret_abi, struct err *e);
+/* The kernel's ABI, asked once a process and its clones; 0: it has none; -1: it does not say. */
+int locks_landlock_abi(struct err *e);
 
 /* Loads the program; the listener's descriptor (close-on-exec) is the caller's. WAIT_KILLABLE_RECV
  * where the kernel has it. */

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -50,7 +51,7 @@ void monitor_block_signals(struct live *b)
 static void kill_box(struct live *b)
 {
 	if (b->pidfd >= 0)
-		sys_pidfd_send_signal(b->pidfd, SIGKILL);
+		box_kill(b->pidfd, b->order);
 	if (b->limits_open)
 		limits_kill(&b->limits);
 }
@@ -137,8 +138,14 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 		monitor_failed(b, &e);
 		return;
 	}
-	notify_start(&b->notify, fds[0], b->pidfd, b->pid, b->spec,
+	notify_start(&b->notify, fds[0], b->pidfd, b->order, b->pid, b->spec,
 		     &b->request[limits_held(&b->limits, LIMIT_MEMORY)]);
+	/* Once more: before, init may not yet have hidden itself from what hides processes. */
+	if (limits_watch(&b->limits, b->pid, &e) < 0) {
+		err_at(&e, STAGE_LIMITS);
+		monitor_failed(b, &e);
+		return;
+	}
 	limits_joined(&b->limits);
 	b->started = true;
 	b->started_ns = m->marks[MARK_STARTED];
@@ -183,7 +190,10 @@ static bool on_order(struct live *b, const struct box_io *io)
 	 * message. */
 	if (r < 0 && errno == ECONNRESET)
 		r = fd_recv(b->order, &m, sizeof(m), fds, 2, &n);
+	if (r < 0 && (errno == ENOMEM || errno == ENOBUFS))
+		return false; /* it is still there to be read */
 	if (r != sizeof(m)) {
+		kill_box(b); /* who hung up is at its end: nothing is waited for in vain */
 		reap(b);
 		return true;
 	}
@@ -386,6 +396,17 @@ static void check_limits(struct live *b)
 		kill_box(b);
 }
 
+/* False when there is no use in waiting. Without memory for a moment, what there is to see waits.
+ */
+static bool wait_ready(struct pollfd p[P_N], int ms)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	if (poll(p, P_N, ms) >= 0 || errno == EINTR)
+		return true;
+	return errno == ENOMEM && nanosleep(&pause, NULL) == 0;
+}
+
 static void run_box(struct live *b, const struct box_io *io)
 {
 	struct pollfd p[P_N];
@@ -396,7 +417,7 @@ static void run_box(struct live *b, const struct box_io *io)
 
 		poll_set(b, p);
 		wait = spare_terminal(b, p, end_of_input(b, wait));
-		if (poll(p, P_N, wait) < 0 && errno != EINTR)
+		if (!wait_ready(p, wait))
 			kill_box(b);
 		if (p[P_SIGNALS].revents)
 			on_signal(b);
@@ -431,8 +452,7 @@ static void flush(struct live *b)
 		poll_set(b, p);
 		p[P_ORDER].fd = p[P_LIMITS].fd = -1;
 		p[P_STREAMS].fd = p[P_STREAMS + 1].fd = -1;
-		if (poll(p, P_N, spare_terminal(b, p, until == UINT64_MAX ? -1 : 100)) < 0 &&
-		    errno != EINTR)
+		if (!wait_ready(p, spare_terminal(b, p, until == UINT64_MAX ? -1 : 100)))
 			return;
 		while (read(b->signals, &si, sizeof(si)) == sizeof(si))
 			if (!on_job_signal(b, (int)si.ssi_signo)) /* the caller has had enough */
@@ -501,7 +521,9 @@ void monitor_judge(struct live *b)
 	v.oom_kills = o->usage.oom_kills;
 	v.escape = b->notify.running ? notify_escape(&b->notify) : NULL;
 	notify_tell(&b->notify, o);
-	o->write_errno = b->relays[1].failed ? b->relays[1].failed : b->relays[2].failed;
+	for (int i = 2; i >= 0; i--)
+		if (b->relays[i].failed)
+			o->stream_errno = b->relays[i].failed;
 	if (b->started) {
 		o->wall_us = (b->end_ns - b->started_ns) / 1000;
 		o->start_us = (b->started_ns - o->marks[MARK_BEGIN]) / 1000;

@@ -263,6 +263,9 @@ int mount_check_learn(struct mount_check *c, struct err *e)
 	if (mount_rules_init(&c->rules, e) < 0)
 		return -1;
 	mount_rules_learn(&c->rules);
+	if (c->rules.blind)
+		return err_set(e, ERR_SYS,
+			       "out of memory while looking for what must not be shared");
 	c->learned = true;
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "box/mount_rules.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pwd.h>
@@ -188,8 +189,12 @@ static void know(struct mount_rules_ctx *c, int dirfd, const char *path,
 {
 	struct stat st;
 
-	if (c->n_known < MOUNT_KNOWN_MAX && fstatat(dirfd, path, &st, 0) == 0)
+	if (c->n_known >= MOUNT_KNOWN_MAX)
+		return;
+	if (fstatat(dirfd, path, &st, 0) == 0)
 		c->known[c->n_known++] = (struct mount_known){ st.st_dev, st.st_ino, rule };
+	else if (errno == ENOMEM)
+		c->blind = true;
 }
 
 /* Everything above `path`, but not the root, which has a rule of its own. */
@@ -419,8 +424,8 @@ static bool holds_rest(const char *path, const char *pattern, int fd)
 		size_t n = (size_t)(cut - pattern);
 
 		if (len > n && path[len - n - 1] == '/' && !strncmp(path + len - n, pattern, n) &&
-		    fstatat(fd, cut + 1, &st, AT_SYMLINK_NOFOLLOW) == 0)
-			return true;
+		    (fstatat(fd, cut + 1, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno == ENOMEM))
+			return true; /* what can't be looked at now may well be there */
 	}
 	return false;
 }

@@ -100,6 +100,7 @@ struct mount_rules_ctx {
 	struct mount_known known[MOUNT_KNOWN_MAX];
 	char *strings[MOUNT_STRINGS_MAX];
 	size_t n_places, n_aliases, n_envs, n_known, n_strings;
+	bool blind; /* a place could not be looked at */
 };
 
 /* Starts from zeroed memory, with what mount_rules_place and mount_rules_keep already put there.

@@ -14,9 +14,11 @@
 
 #include "base/fd.h"
 #include "base/sys.h"
+#include "box/init.h"
 #include "box/mediate.h"
 
 #define MEDIATING_MAX 32
+#define RESPOND_TRIES 16
 
 static int start_thread(void *(*run)(void *), void *arg)
 {
@@ -100,10 +102,18 @@ static void record(struct notify *n, const struct seccomp_notif *req, struct box
 	count(n, &d, true);
 }
 
+/* Its caller waits for nothing else; ENOENT says that it is gone. */
+static void respond(const struct notify *n, struct seccomp_notif_resp *resp)
+{
+	for (int i = 0; i < RESPOND_TRIES; i++)
+		if (ioctl(n->listener, SECCOMP_IOCTL_NOTIF_SEND, resp) == 0 || errno == ENOENT)
+			return;
+}
+
 static void end_box(struct notify *n, const struct seccomp_notif *req)
 {
 	record(n, req, (struct box_denied){ .ended = true });
-	sys_pidfd_send_signal(n->init, SIGKILL);
+	box_kill(n->init, n->order);
 }
 
 struct mediated {
@@ -121,7 +131,7 @@ static void *mediate_thread(void *arg)
 
 	if (mediate_connect(n->listener, n->init_pid, n->spec, &m->req, m->refuse, &resp, &d))
 		record(n, &m->req, d);
-	ioctl(n->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+	respond(n, &resp);
 	free(m);
 	atomic_fetch_sub(&n->mediating, 1);
 	return NULL;
@@ -163,7 +173,7 @@ static void answer(struct notify *n, const struct seccomp_notif *req)
 			return;
 		record(n, req, (struct box_denied){ 0 });
 	}
-	ioctl(n->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+	respond(n, &resp);
 }
 
 /* RECV answers ENOENT also when the last task that used the filter has ended; then the listener
@@ -192,12 +202,17 @@ static void *notify_loop(void *arg)
 				return NULL;
 			continue;
 		}
-		if (errno == EINTR && atomic_load(&n->stop))
+		if (atomic_load(&n->stop))
 			return NULL;
 		if (errno == EINTR)
 			continue;
-		if (errno != ENOENT || filter_gone(n->listener))
+		if (errno == ENOENT && filter_gone(n->listener))
 			return NULL;
+		if (errno != ENOENT) {
+			/* Whoever waits for an answer must not wait for ever; refused it stays. */
+			usleep(1000);
+			continue;
+		}
 		/* A signal took a notification away before it could be read. Where hardly any
 		 * notified call is one that an ordinary program makes, that is an escape attempt;
 		 * where connect is mediated, it is an interrupted connect as a rule. */
@@ -231,11 +246,12 @@ int notify_open(struct notify *n, struct err *e)
 	return 0;
 }
 
-void notify_start(struct notify *n, int listener, int init, pid_t init_pid,
+void notify_start(struct notify *n, int listener, int init, int order, pid_t init_pid,
 		  const struct box_spec *spec, const struct sc_request *request)
 {
 	n->listener = listener;
 	n->init = init;
+	n->order = order;
 	n->init_pid = init_pid;
 	n->spec = spec;
 	n->request = request;

@@ -21,6 +21,7 @@ struct notify {
 	sem_t given;  /* posted when what follows is set */
 	int listener; /* owned */
 	int init;     /* pidfd of init, borrowed: killing it ends the box */
+	int order;    /* its socket, borrowed: hanging up does so too */
 	pid_t init_pid;
 	const struct box_spec *spec;
 	const struct sc_request *request;
@@ -39,7 +40,7 @@ struct notify {
  * never have run. It waits for notify_start, or for the end of the process. */
 int notify_open(struct notify *n, struct err *e);
 /* Hands the listener over. `init` must stay open until the thread is gone. */
-void notify_start(struct notify *n, int listener, int init, pid_t init_pid,
+void notify_start(struct notify *n, int listener, int init, int order, pid_t init_pid,
 		  const struct box_spec *spec, const struct sc_request *request);
 /* When nobody is left who could make a refused call: the thread ends while its owner goes on, which
  * the end of the process would have to wait for. Only a hint: a thread that misses it is ended by

@@ -498,7 +498,10 @@ static int root_mount(struct walk *w, struct err *e)
 	/* Not every file system can be below an overlay; then the skeleton is of no use, and
 	 * nothing is lost but time. */
 	w->ready = w->p->skeleton && overlay_here(w, e) == 0;
-	return w->ready ? 0 : root_plain(w, e);
+	if (w->ready)
+		return 0;
+	*e = (struct err){ 0 };
+	return root_plain(w, e);
 }
 
 static int root_enter(struct walk *w, struct err *e)
@@ -514,8 +517,10 @@ int ops_run(struct plan *p, struct err *e)
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return err_sys(e, "make the mount tree private");
-	if (root_mount(&w, e) < 0 || fchdir(w.root) < 0)
+	if (root_mount(&w, e) < 0)
 		return -1;
+	if (fchdir(w.root) < 0)
+		return err_sys(e, "enter the new root");
 	for (unsigned i = 0; i < p->n_ops; i++)
 		if (!(w.ready && p->ops[i].ready) && op_run(&w, &p->ops[i], e) < 0)
 			return err_at(e, STAGE_MOUNT);

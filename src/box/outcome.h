@@ -52,11 +52,11 @@ struct box_outcome {
 	struct box_stream out, err_out;
 	int landlock_abi;
 	const char *no_overlay; /* the directory that untrusted refuses to show by bind, or NULL */
-	unsigned binds;	 /* read-only directories of the host that are binds, since no overlay could
-			    be had */
-	int write_errno; /* why output could not be delivered, 0 when it was (or nobody listened any
-			    more) */
-	char note[160];	 /* what the limits have to say in words, or "" */
+	unsigned binds; /* read-only directories of the host that are binds, since no overlay could
+			   be had */
+	int stream_errno; /* why input or output was not delivered whole, 0 when it was (or nobody
+			     listened any more) */
+	char note[160];	  /* what the limits have to say in words, or "" */
 	uint64_t marks[MARK_N];
 };
 

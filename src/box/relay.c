@@ -122,6 +122,15 @@ static void relay_write(struct relay *r)
 	}
 }
 
+static bool is_terminal(int fd)
+{
+	int keep = errno;
+	bool is = isatty(fd);
+
+	errno = keep;
+	return is;
+}
+
 /* One read. False at the end, on an error, or when nothing is there. */
 static bool relay_read(struct relay *r)
 {
@@ -134,7 +143,9 @@ static bool relay_read(struct relay *r)
 	n = read(r->from, r->chunk, RELAY_CHUNK);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
-	if (n <= 0) { /* EIO is a terminal's end */
+	if (n <= 0) {
+		if (n < 0 && !is_terminal(r->from)) /* whose end is told by EIO */
+			r->failed = errno;
 		from_end(r);
 		return false;
 	}

@@ -24,7 +24,8 @@ struct relay {
 		      */
 	char *chunk; /* RELAY_CHUNK bytes, made at first use */
 	size_t at, len;
-	int failed; /* errno of a write that failed for another reason than a reader who left */
+	int failed; /* errno of a read, or of a write that failed for another reason than a reader
+		       who left */
 	/* capture */
 	bool capture;
 	char *store; /* mapped once: first half head, second half (a byte more when odd) a ring */

@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/sys.h"
+#include "box/locks.h"
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
@@ -40,8 +41,11 @@ static int self_copy(int exe, int copy)
 int self_protect(char **argv, struct err *e)
 {
 	_cleanup_fd_ int exe = -1, copy = -1;
+	int abi = locks_landlock_abi(e);
 
-	if (syscall(SYS_landlock_create_ruleset, NULL, 0, SYS_LANDLOCK_CREATE_VERSION) >= 2)
+	if (abi < 0)
+		return -1;
+	if (abi >= 2)
 		return 0;
 	exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	if (exe < 0)

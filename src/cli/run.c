@@ -55,7 +55,7 @@ static void note_stdin(const struct run_options *o)
 		note("standard input holds data, which the box does not see: add -i to forward it");
 }
 
-static void note_outcome(const struct box_outcome *out)
+static void note_outcome(const struct box_outcome *out, bool json)
 {
 	char text[200];
 
@@ -69,6 +69,11 @@ static void note_outcome(const struct box_outcome *out)
 			"degraded: %u read-only director%s shown by bind, not through an overlay (mounts below, or a "
 			"container in a container): sockets of the host in it can be reached",
 			out->binds, out->binds == 1 ? "y is" : "ies are");
+		note(text);
+	}
+	if (out->stream_errno && json) {
+		snprintf(text, sizeof(text), "the command's input or output is not whole: %s",
+			 strerror(out->stream_errno));
 		note(text);
 	}
 	if (out->lost_denials > 0) {
@@ -100,6 +105,12 @@ static int show_plan(void)
 	return put(&out);
 }
 
+/* What is not whole is never a success. */
+static int code_of(const struct box_outcome *out)
+{
+	return outcome_code(out) == 0 && out->stream_errno ? 125 : outcome_code(out);
+}
+
 /* Written on the way, not gathered: a hostile box prints what grows sixfold when it is escaped. */
 static int tell_json(const struct run_options *o, const struct box_outcome *out)
 {
@@ -109,7 +120,7 @@ static int tell_json(const struct run_options *o, const struct box_outcome *out)
 	outcome_json(&prepared, out, o->timing, &text);
 	buf_flush(&text);
 	if (!text.failed)
-		return outcome_code(out);
+		return code_of(out);
 	if (errno != EPIPE)
 		say("error", "can't write the outcome to standard output");
 	return 125;
@@ -134,13 +145,12 @@ static int tell_text(const struct run_options *o, const struct box_outcome *out)
 			 name, (unsigned long long)us);
 		say("timing", line);
 	}
-	if (out->write_errno) {
-		snprintf(line, sizeof(line), "can't write the command's output: %s",
-			 strerror(out->write_errno));
+	if (out->stream_errno) {
+		snprintf(line, sizeof(line), "can't deliver the command's input or output: %s",
+			 strerror(out->stream_errno));
 		say("error", line);
-		return outcome_code(out) ? outcome_code(out) : 125;
 	}
-	return outcome_code(out);
+	return code_of(out);
 }
 
 /* What can't be run is still an outcome; what can't even be read is a usage error. */
@@ -193,7 +203,7 @@ int cli_run(int argc, char **argv)
 	io.title_len = cli_title.len;
 	if (box_run(&prepared.spec, &io, &out, &e) < 0)
 		return refuse(&o, &e);
-	note_outcome(&out);
+	note_outcome(&out, o.json);
 	if (outcome_code(&out) != 0 && out.fault != FAULT_CANCELLED)
 		request_hints(&prepared);
 	rc = o.json ? tell_json(&o, &out) : tell_text(&o, &out);

@@ -84,7 +84,7 @@ def test_pids_cap_is_an_event_and_no_fault(box, probe, supervised):
 
 
 def test_pids_cap_counts_threads(box):
-    code = ("import threading, time\nn = 0\ntry:\n  for i in range(100): threading.Thread(target=time.sleep, args=(1,), daemon=True)"
+    code = ("import threading, time\nn = 0\ntry:\n  for i in range(100): threading.Thread(target=time.sleep, args=(300,), daemon=True)"
             ".start(); n += 1\nexcept RuntimeError: pass\nprint(n)")
     assert int(box("--pids", 30, "python3", "-c", code).o.out) < 30
     assert int(box("--pids", 150, "python3", "-c", code).o.out) == 100
@@ -111,12 +111,23 @@ def test_oom_kills_the_whole_box(box, probe):
     assert o.fault_type == "oom" and "went on" not in o.out
 
 
-def test_supervised_memory(box, probe):
+@pytest.mark.parametrize("how", ["gradual", "second"])
+def test_supervised_memory(box, probe, how):
+    """Also of a process whose first thread has ended, which then tells nothing of its memory under its own number."""
     path = probe.path("memory")
-    o = box("--supervised", "--memory", "64m", *probe.mount, path, "gradual", 160, 5000).o
+    o = box("--supervised", "--memory", "64m", *probe.mount, path, how, 160, 5000).o
     assert o.fault_type == "oom" and "survived" not in o.out
-    o = box("--supervised", "--memory", "256m", *probe.mount, path, "gradual", 100, 100).o
+    o = box("--supervised", "--memory", "256m", *probe.mount, path, how, 100, 100).o
     assert o.fault is None and "survived" in o.out
+
+
+def test_no_memory_out_of_sight(box):
+    """Where memory is only sampled, memory that no sampler sees can't be had: a memfd outlives its mapping. Under groups it counts."""
+    code = "import os; print(os.memfd_create('x') >= 0)"
+    if boxlib.IS_ROOT:
+        assert box("--", "python3", "-c", code).o.out == "True\n", "no control"
+    r = box("--supervised", "--", "python3", "-c", code)
+    assert r.rc == 1 and "Function not implemented" in r.o.err, r
 
 
 def test_usage_says_what_was_used(box, probe):
@@ -210,6 +221,20 @@ def test_cpu_quota(box):
         return (u["cpu_user_us"] + u["cpu_sys_us"]) / u["wall_us"]
     assert cpu("--cpus", "0.25") < 0.45
     assert cpu("--cpus", "1") < 1.3
+
+
+@pytest.mark.root
+def test_cpu_quota_is_set_in_the_kernel():
+    """Whatever a busy machine lets a loop have: the group that the host sees the box in has the quota."""
+    if boxlib.box("--cpus", "0.25", "true").o["limits"]["cpus"]["rung"] != "cgroup1":
+        pytest.skip("no cgroup v1 rung for cpus here")
+    mark = "cpu" + str(os.getpid())
+    with boxlib.running("--cpus", "0.25", "sh", "-c", "sleep 60 & wait # " + mark):
+        pids = boxlib.wait_for(lambda: boxlib.find_marked(mark))
+        assert pids
+        path = next(row.split(":", 2)[2] for row in open(f"/proc/{pids[0]}/cgroup", encoding="ascii") if "cpu" in row.split(":")[1].split(","))
+        files = [f"{d}/{os.path.basename(path.strip())}/cpu.cfs_quota_us" for d in boxlib.own_groups()]
+        assert [open(f, encoding="ascii").read() for f in files if os.path.exists(f)] == ["25000\n"]
 
 
 def test_no_limit_group_is_left(box):

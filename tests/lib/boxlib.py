@@ -15,7 +15,7 @@ import time
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 ROOT = TESTS.parent
 CLOCHE = os.environ.get("CLOCHE") or str(ROOT / "build" / "cloche")
-HANG = 60
+HANG = int(os.environ.get("CLOCHE_HANG", "60"))
 STARTED = set()  # pids of every cloche this run started
 IS_ROOT = os.geteuid() == 0
 

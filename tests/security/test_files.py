@@ -2,6 +2,7 @@
 import os
 import pathlib
 import stat
+import subprocess
 
 import pytest
 
@@ -83,6 +84,21 @@ def test_device_nodes(probe, ws):
         assert not stat.S_ISCHR(p.lstat().st_mode) and not stat.S_ISBLK(p.lstat().st_mode)
 
 
+WHITEOUT = "import os; os.mknod('{}/w', 0o20600, os.makedev(0, 0))"
+
+
+@pytest.mark.parametrize("opts", [(), ("--security-profile", "untrusted"), ("--user", "0")], ids=lambda o: "_".join(o) or "-")
+def test_no_whiteouts(box, ws, opts):
+    """A character device 0:0 needs no right to make, and hides a file of the layer below it in whoever stacks the directory later."""
+    control = subprocess.run(["python3", "-c", WHITEOUT.format(ws)], capture_output=True, check=False)
+    assert control.returncode == 0 and (ws / "w").is_char_device(), "no control"
+    (ws / "w").unlink()
+    for where in ("/workspace", "/tmp"):
+        r = box("-v", f"{ws}:/workspace:rw", *opts, "--", "python3", "-c", WHITEOUT.format(where))
+        assert r.rc == 1 and "PermissionError" in r.o.err, r
+    assert not list(ws.iterdir())
+
+
 def test_dev_is_exact(box):
     """Nothing but the harmless nodes, and they are what they are called."""
     r = box("--", "sh", "-c", "cd /dev && find . -mindepth 1 | sort && stat -Lc '%n %t:%T' null zero full random urandom tty ptmx")
@@ -104,11 +120,35 @@ MASKED = ("/proc/kcore", "/proc/keys", "/proc/kmsg", "/proc/sysrq-trigger", "/pr
           "/proc/sched_debug", "/proc/fs", "/proc/acpi", "/proc/scsi", "/proc/bus", "/proc/asound", "/proc/driver")
 
 
+ROOTS_OWN = {"/proc/kcore", "/proc/kmsg", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/driver"}  # closed to every box's ids
+
+
 @pytest.mark.parametrize("path", MASKED)
 def test_proc_masked(box, path):
     """No byte and no name comes out. (Outside, those that this kernel has do say something; test_masks_have_a_control.)"""
     r = box("--", "sh", "-c", f"if [ -d {path} ]; then ls -A {path}; else head -c 4096 {path} 2>/dev/null; fi; true")
     assert r.rc == 0 and r.o.out == "", r
+    if path not in ROOTS_OWN and pathlib.Path(path).is_file():  # one that has nothing to say today is covered as well
+        assert box("--", "stat", "-c", "%t,%T", path).o.out == "1,3\n"
+    elif path not in ROOTS_OWN and pathlib.Path(path).is_dir():
+        assert f" {path} ro," in box("--", "cat", "/proc/self/mountinfo").o.out
+
+
+def test_nothing_lies_over_the_root(box):
+    """pivot_root leaves the host's tree mounted over the new root: out of sight from above, and one step away from below."""
+    r = box("--", "sh", "-c", "ls -a /; echo; ls -a /usr/..; echo; cat /proc/self/mountinfo")
+    top, below, mounts = r.o.out.split("\n\n")
+    assert top == below and "bin" in top
+    assert [line.split()[4] for line in mounts.splitlines()].count("/") == 1, mounts
+
+
+def test_key_users_are_masked(box):
+    """How many keys each user of the host holds; the control is the box's own row outside the mask (root sees more)."""
+    control = pathlib.Path("/proc/key-users").read_text()
+    if boxlib.IS_ROOT:
+        assert control.strip(), "no control"
+    assert box("--", "stat", "-L", "-c", "%t,%T", "/proc/key-users").o.out == "1,3\n"
+    assert box("--", "cat", "/proc/key-users").o.out == ""
 
 
 def test_masks_have_a_control():

@@ -69,6 +69,23 @@ def test_ids_seen_from_the_host(probe, ws, opts):
             assert uids == {os.geteuid()} and gids == {os.getegid()}
 
 
+@pytest.mark.root
+def test_no_group_of_roots_stays(probe):
+    """Root's supplementary groups are groups of the host; setgroups is denied in the box, so they must be gone before."""
+    mark = uuid.uuid4().hex
+    outer = subprocess.run(["setpriv", "--groups", "4,6", "id", "-G"], capture_output=True, text=True, check=True).stdout
+    assert {"4", "6"} <= set(outer.split()), "no control"
+    argv = ["setpriv", "--groups", "4,6", boxlib.CLOCHE, "run", *map(str, probe.mount), "--", attack.PROBE, "sleep", mark]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=boxlib.base_env()) as p:
+        try:
+            pids = attack.wait_marked(mark)
+            assert pids
+            assert not {int(g) for g in attack.status_of(pids[0])["Groups"].split()} & {0, 4, 6}
+        finally:
+            p.kill()
+    assert attack.no_marked(mark)
+
+
 @pytest.mark.parametrize("user", [None, "0", "1000", "4242"])
 def test_files_made_belong_to_the_workspaces_owner(box, ws, user):
     opts = ("--user", user) if user else ()

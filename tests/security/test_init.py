@@ -82,6 +82,12 @@ def test_priorities_of_init_are_untouched(probe, ws):
         assert before is None or "Max cpu time              unlimited" in before
 
 
+def test_init_is_not_to_be_seen(box):
+    """Nothing of what is not the box's user's own to look at is listed in /proc (hidepid)."""
+    r = box("--", "sh", "-c", "ls -d /proc/[0-9]*; ls -d /proc/$$ /proc/1")
+    assert "/proc/1" not in r.o.out.split() and len(r.o.out.split()) >= 2, r
+
+
 def test_init_is_not_dumpable_for_its_owner(probe):
     """The same user on the host, without the box around him, can't look into init either: ptrace would be a way in for any of his boxes."""
     if boxlib.IS_ROOT:

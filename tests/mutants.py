@@ -1,0 +1,251 @@
+"""Every lock and every limit once compiled out, and the tests that must then go red. tools/mutants builds and runs them.
+
+A row: its name; the edits that take the lock out, each a file and a text in it that stands there exactly once
+and what replaces it; the tests. `refuses` marks a lock without which the kernel gives no box at all, so that it can't be missing unseen.
+`who` is "root" where the attack needs that caller. A test "unit:NAME" is a program of tests/unit.
+
+What is not here: locks behind which another one stands that refuses the same thing, so that no attack can tell. They are in EQUIVALENT.
+"""
+import os
+
+S, I = "security/", "integration/"
+ROWS = []
+
+
+def mutant(name, *edits, tests=(), refuses=False, who="any"):
+    ROWS.append({"name": name, "edits": edits, "tests": tests, "refuses": refuses, "who": who})
+
+
+def here(path):
+    """A mask shows only where the kernel has what it covers."""
+    return os.path.exists(path)
+
+
+def in_policy(name):
+    """A call that the filter refuses, let through."""
+    return (("src/box/seccomp_policy.c", f'"mkdir mkdirat"', f'"mkdir mkdirat {name}"'),
+            ("src/box/seccomp_policy.c", f" {name} ", " "))
+
+
+LAUNCH, INIT, LOCKS, OPS, PLAN = (f"src/box/{n}.c" for n in ("launch", "init", "locks", "ops", "plan"))
+BUILD, POLICY, COMMAND, NOTIFY, MONITOR = (f"src/box/{n}.c" for n in ("seccomp_build", "seccomp_policy", "command", "notify", "monitor"))
+CG1, RLIMITS, SUPERVISED, RELAY = (f"src/box/{n}.c" for n in ("cgroup1", "rlimits", "supervised", "relay"))
+FLAGS = "CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS"
+
+# ---- namespaces ----
+mutant("no user namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWUSER | ", "")), refuses=True)
+mutant("no mount namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWNS | ", "")), refuses=True)
+mutant("no pid namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWPID | ", "")),
+       (INIT, "if (kill(-1, SIGKILL) == 0 || errno == ESRCH) {", "{"), refuses=True)
+mutant("no ipc namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWIPC | ", "")), tests=[S + "test_ids.py::test_namespaces_are_all_its_own"])
+mutant("no uts namespace", (LAUNCH, FLAGS, FLAGS.replace(" | CLONE_NEWUTS", "")),
+       (INIT, "sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0", "false"), tests=[S + "test_ids.py::test_namespaces_are_all_its_own"])
+mutant("no network namespace", (INIT, "bool own_net = a->spec->network == BOX_NET_NONE;", "bool own_net = false;"),
+       tests=[S + "test_network.py::test_only_loopback"])
+mutant("no cgroup namespace", (INIT, "unshare(CLONE_NEWCGROUP) < 0", "false"), tests=[S + "test_ids.py::test_namespaces_are_all_its_own"])
+mutant("the host's name", (INIT, "sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0", "false"),
+       tests=[S + "test_files.py::test_hostname"])
+
+# ---- ids and capabilities ----
+mutant("root's boxes are host uid 0", ("src/engine/ids.c", "s->outer_uid = ids_outer(map);", "s->outer_uid = 0;"),
+       ("src/engine/ids.c", "s->outer_gid = ids_outer(map);", "s->outer_gid = 0;"),
+       tests=[S + "test_ids.py::test_ids_seen_from_the_host"], who="root")
+mutant("root's groups stay", (LAUNCH, "setgroups(0, NULL) < 0 || ", ""), tests=[S + "test_ids.py::test_no_group_of_roots_stays"], who="root")
+mutant("no_new_privs is not set", (LOCKS, "prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0", "false"), refuses=True)
+mutant("the bounding set stays", (LOCKS, "if (keep >> cap & 1)\n\t\t\tcontinue;", "if (cap < 64)\n\t\t\tcontinue;"),
+       (LOCKS, "if (have != (int)(keep >> cap & 1))", "if (have < 0)"), tests=[S + "test_ids.py::test_locks_read_back"])
+mutant("capabilities stay, the bounding set too", (LOCKS, "if (syscall(SYS_capset, &head, set) < 0)", "if (false)"),
+       (LOCKS, "memcmp(now, set, sizeof(set)) != 0", "false"), (LOCKS, "if (keep >> cap & 1)\n\t\t\tcontinue;", "if (cap < 64)\n\t\t\tcontinue;"),
+       (LOCKS, "if (have != (int)(keep >> cap & 1))", "if (have < 0)"), tests=[S + "test_ids.py::test_locks_read_back"])
+mutant("an ambient capability", (INIT, "locks_bounding(a->spec->cap_keep, e)", "locks_bounding(a->spec->cap_keep | 1 << 10, e)"),
+       (INIT, "locks_caps(a->spec->cap_keep, e)", "locks_caps(a->spec->cap_keep | 1 << 10, e)"), tests=[S + "test_ids.py::test_locks_read_back"])
+
+# ---- the filter ----
+mutant("no filter", (LOCKS, "int fd = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);",
+                     'int fd = open("/dev/null", flags ? O_RDONLY | O_CLOEXEC : 0);'),
+       tests=[S + "test_syscalls.py::test_the_filter_stands_in_every_kind_of_box"])
+mutant("set-id bits by chmod and mknod", (BUILD, "put_if(b, BPF_JSET, SC_SETID_BITS,", "put_if(b, BPF_JSET, 0,"),
+       tests=[S + "test_files.py::test_setid_bits"])
+mutant("set-id bits by open", (BUILD, "put_if(b, BPF_JSET, SC_OPEN_CREATES, check,", "put_if(b, BPF_JSET, 0, check,"),
+       tests=[S + "test_files.py::test_setid_bits"])
+mutant("TIOCSTI", (BUILD, "0x5412 /* TIOCSTI", "0 /* TIOCSTI"), tests=["unit:seccomp"])
+mutant("TIOCLINUX", (BUILD, "0x541C /* TIOCLINUX", "0 /* TIOCLINUX"), tests=["unit:seccomp"])
+mutant("TIOCSETD", (BUILD, "0x5423 /* TIOCSETD", "0 /* TIOCSETD"), tests=["unit:seccomp"])
+mutant("namespaces by clone", (BUILD, "put_if(b, BPF_JSET, SC_NS_FLAGS,", "put_if(b, BPF_JSET, 0,"), tests=[S + "test_syscalls.py::test_refused"])
+mutant("namespaces by unshare", (BUILD, "put_if(b, BPF_JSET, ~SC_UNSHARE_OK,", "put_if(b, BPF_JSET, 0,"),
+       tests=[S + "test_syscalls.py::test_refused"])
+mutant("namespaces by clone3", (POLICY, '"mkdir mkdirat"', '"mkdir mkdirat clone3"'), (POLICY, '"clone3 openat2', '"openat2'),
+       tests=[S + "test_syscalls.py::test_refused"])
+for call in ("openat2", "io_uring_setup", "userfaultfd", "keyctl", "add_key", "perf_event_open"):
+    mutant(f"call {call}", *in_policy(call), tests=[S + ("test_files.py::test_setid_bits" if call == "openat2" else "test_syscalls.py::test_refused")])
+for call in ("process_vm_readv", "process_vm_writev"):
+    mutant(f"call {call}", *in_policy(call), tests=[S + "test_syscalls.py::test_refused"])
+mutant("call ptrace", (POLICY, '"mkdir mkdirat"', '"mkdir mkdirat ptrace"'), (POLICY, '"ptrace process', '"process'),
+       tests=[S + "test_syscalls.py::test_refused"])
+mutant("families of sockets", (BUILD, "at = put_if(b, BPF_JEQ, 16 /* AF_NETLINK */, netlink, refuse);",
+                               "at = put_if(b, BPF_JEQ, 16 /* AF_NETLINK */, netlink, tail(b, SC_ALLOW));"),
+       tests=[S + "test_network.py::test_family_refused"])
+mutant("families of socket pairs", (BUILD, "local, tail(b, SC_EAFNOSUPPORT));", "local, tail(b, SC_ALLOW));"), tests=["unit:seccomp"])
+mutant("netlink protocols", (BUILD, "int netlink = put_zero(b, ARG_LOW(2), tail(b, SC_ALLOW), refuse);", "int netlink = tail(b, SC_ALLOW);"),
+       tests=[S + "test_network.py::test_family_refused"])
+mutant("internet protocols", (BUILD, "PUT_IF_ANY(b, allow, refuse, 0, 6", "PUT_IF_ANY(b, allow, allow, 0, 6"),
+       tests=["unit:seccomp"])
+mutant("personality", (BUILD, "PUT_IF_ANY(b, tail(b, SC_ALLOW), tail(b, SC_EPERM), 0, 8,", "PUT_IF_ANY(b, tail(b, SC_ALLOW), tail(b, SC_ALLOW), 0, 8,"),
+       tests=[S + "test_syscalls.py::test_refused"])
+mutant("limits of init", (BUILD, "return put_prlimit(b);", "return bring_near(b, tail(b, SC_ALLOW));"), tests=[S + "test_init.py::test_init_is_out_of_reach"])
+mutant("scheduling of init", (BUILD, "return put_zero(b, ARG_LOW(0), tail(b, SC_ALLOW), tail(b, SC_EPERM));",
+                              "return bring_near(b, tail(b, SC_ALLOW));"), tests=[S + "test_init.py::test_init_is_out_of_reach"])
+mutant("priority of init", (BUILD, "return put_which(b, 0 /* PRIO_PROCESS */);", "return bring_near(b, tail(b, SC_ALLOW));"),
+       tests=[S + "test_init.py::test_init_is_out_of_reach"])
+mutant("io priority of init", (BUILD, "return put_which(b, 1 /* IOPRIO_WHO_PROCESS */);", "return bring_near(b, tail(b, SC_ALLOW));"),
+       tests=[S + "test_init.py::test_init_is_out_of_reach"])
+mutant("the 32-bit table of calls", (BUILD, "put_if(&b, BPF_JEQ, audit_arch[arch], b.n - 1, kill);",
+                                    "put_if(&b, BPF_JEQ, audit_arch[arch], b.n - 1, tail(&b, SC_ALLOW));"),
+       tests=[S + "test_syscalls.py::test_refused"])
+mutant("x32 calls", (BUILD, "int x32 = put_if(&b, BPF_JEQ, 0xffffffff, tail(&b, SC_ENOSYS), kill);", "int x32 = tail(&b, SC_ALLOW);"),
+       tests=["unit:seccomp"])
+mutant("a rule lifts an argument check", (BUILD, "class == SC_ENOSYS || class == SC_EPERM || class == SC_DENY ? SC_ALLOW", "true ? SC_ALLOW"),
+       tests=["unit:seccomp"])
+mutant("memfds where memory is only sampled", (LAUNCH, ".hide_memfd = !memory,", ".hide_memfd = false,"),
+       tests=[I + "test_limits.py::test_no_memory_out_of_sight"])
+
+# ---- the listener ----
+mutant("an escape is only refused", (NOTIFY, "case SC_END:\n\t\tend_box(n, req); /* never answered: the caller dies where it stands */\n\t\treturn;",
+                                     "case SC_END:\n\t\trecord(n, req, false);\n\t\tbreak;"), tests=[S + "test_escape.py::test_ends_the_box"])
+mutant("mount is no escape", *in_policy("umount2"), tests=[S + "test_escape.py::test_ends_the_box"])
+mutant("an escape taken away by a signal is none", (NOTIFY, "if (!sc_notifies_ordinary(sc_native(), n->request)) {", "if (false) {"),
+       (LOCKS, "SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;", "SECCOMP_FILTER_FLAG_NEW_LISTENER;"),
+       tests=[S + "test_escape.py::test_one_interrupted_call", S + "test_escape.py::test_storm_under_a_timer"])
+mutant("connect is not mediated", ("src/box/mediate.c", "return id < 0 || mount_target(init, id, target) < 0 ? -1 : owner_of(spec, target);",
+                                   "return id < 0 && mount_target(init, id, target) < 0 && owner_of(spec, target);"),
+       tests=[S + "test_sockets.py::test_read_write_in_the_untrusted_profile"])
+mutant("datagrams past the mediation", (BUILD, "PUT_IF_ANY(b, tail(b, SC_ALLOW), tail(b, SC_EPERM), 1 /* SOCK_STREAM */,",
+                                        "PUT_IF_ANY(b, tail(b, SC_ALLOW), tail(b, SC_ALLOW), 1 /* SOCK_STREAM */,"),
+       tests=[S + "test_sockets.py::test_read_write_in_the_untrusted_profile"])
+mutant("FIFOs under untrusted", ("src/box/mount_scan.c", "if (scan_dir(&s, open_top(m), 0, e) < 0)", "if (false)"),
+       tests=[S + "test_sockets.py::test_fifo_in_a_read_write_directory_under_untrusted"])
+
+# ---- Landlock and cloche's own file ----
+mutant("no Landlock", (LOCKS, "if (abi < 2) /* ABI 1", "if (abi < 100) /* ABI 1"), tests=[S + "test_sockets.py::test_abstract_sockets"])
+mutant("Landlock: execute", (LOCKS, "SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_EXECUTE |", "SYS_LANDLOCK_FS_REFER |"),
+       tests=[S + "test_init.py::test_the_program_is_not_run_inside"])
+mutant("Landlock: device nodes", (LOCKS, "inside | SYS_LANDLOCK_FS_MAKE_CHAR | SYS_LANDLOCK_FS_MAKE_BLOCK", "inside"),
+       tests=[S + "test_files.py::test_no_whiteouts"])
+mutant("Landlock: abstract sockets", (LOCKS, "SYS_LANDLOCK_SCOPE_ABSTRACT_UNIX | ", ""), tests=[S + "test_sockets.py::test_abstract_sockets"])
+mutant("cloche's file where Landlock is missing", ("src/box/self.c", "if (abi >= 2)", "if (abi >= 0)"),
+       tests=[S + "test_no_landlock.py::test_runs_from_sealed_memory"])
+
+# ---- init, and its life ----
+mutant("init is dumpable", (INIT, " || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)", ")"),
+       tests=[S + "test_init.py::test_init_is_out_of_reach", S + "test_init.py::test_init_is_not_dumpable_for_its_owner"])
+mutant("no death signal", (INIT, "prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || ", ""),
+       tests=[S + "test_lifecycle.py::test_a_stopped_init_dies_with_its_owner"])
+mutant("neither death signal nor life pipe", (INIT, "prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || ", ""),
+       (INIT, "if (n <= 0) /* the owner is gone */\n\t\t_exit(1);", "if (n <= 0)\n\t\tfd_close(&in->a->order);"),
+       tests=[S + "test_lifecycle.py::test_a_stubborn_family_dies_with_its_owner"])
+mutant("init's argv tells of the caller", (INIT, "memset(a->title, 0, a->title_len);", ";"),
+       tests=[S + "test_init.py::test_init_shows_nothing_of_the_caller_in_argv"])
+mutant("core dumps", (RLIMITS, "want_limit(&w[RLIMIT_CORE], 1, 1);", ";"), tests=[S + "test_ids.py::test_core_dumps_are_off"])
+mutant("descriptors stay", (INIT, "unsigned keep[4 + PLAN_SOURCES_MAX], n = 0, from = 3;",
+                            "unsigned keep[4 + PLAN_SOURCES_MAX], n = 0, from = 3;\n\n\tif (!e->num)\n\t\treturn 0;"),
+       (COMMAND, "if (sys_close_range(3, ~0U) < 0)", "if (false)"), tests=[S + "test_ids.py::test_only_three_descriptors"])
+mutant("the caller's environment", ("src/engine/env.c", "if (env_base(p, e) < 0)\n\t\treturn -1;",
+                                    "extern char **environ;\n\n\tif (env_base(p, e) < 0)\n\t\treturn -1;\n"
+                                    "\tfor (char **v = environ; *v; v++)\n\t\tenv_set(p, *v, e);"),
+       tests=[S + "test_ids.py::test_environment_is_an_allowlist"])
+mutant("umask", (COMMAND, "umask(022);", ";"), tests=[I + "test_run_basics.py::test_what_a_process_inherits"])
+mutant("session", (COMMAND, "if (setsid() < 0)", "if (false)"), tests=[I + "test_run_basics.py::test_what_a_process_inherits"])
+mutant("signal mask", (COMMAND, "if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)", "if (false)"), tests=[S + "test_ids.py::test_signal_state_is_fresh"])
+mutant("ignored signals", (INIT, "if (init_signals(e) < 0 || ", "if (e->num && init_signals(e) < 0) return -1;\n\tif ("),
+       (LAUNCH, " | SYS_CLONE_CLEAR_SIGHAND", ""), tests=[S + "test_ids.py::test_signal_state_is_fresh"])
+
+# ---- the file system ----
+for mask, kind in (("keys", "false"), ("kallsyms", "false"), ("cmdline", "false"), ("partitions", "false"), ("diskstats", "false"),
+                   ("config.gz", "false"), ("modules", "false"), ("latency_stats", "false"), ("sched_debug", "false"), ("fs", "true"),
+                   ("acpi", "true"), ("bus", "true"), ("scsi", "true"), ("asound", "true")):
+    if here("/proc/" + mask):
+        mutant(f"mask of /proc/{mask}", (PLAN, f'\t{{ "proc/{mask}", {kind} }},\n', ""),
+               tests=[S + f"test_files.py::test_proc_masked[/proc/{mask}]"])
+mutant("mask of /proc/key-users", (PLAN, '\t{ "proc/key-users", false },\n', ""), tests=[S + "test_files.py::test_key_users_are_masked"])
+mutant("the host's boot id", (PLAN, "for (size_t i = 0; i < n; i++) {\n\t\tstruct op *op = plan_op(p, OP_VIEW",
+                              "for (size_t i = 1; i < n; i++) {\n\t\tstruct op *op = plan_op(p, OP_VIEW"),
+       tests=[S + "test_files.py::test_boot_id_is_not_the_hosts"])
+mutant("/proc/sys is writable", (PLAN, '\tplan_op(p, OP_READONLY, "proc/sys");\n', ""), tests=[S + "test_files.py::test_kernel_settings_are_not_writable"])
+mutant("processes of others in /proc", (PLAN, 'plan_op(p, OP_PROC, "proc")->text = "hidepid=2";', 'plan_op(p, OP_PROC, "proc")->text = "hidepid=0";'),
+       tests=[S + "test_init.py::test_init_is_not_to_be_seen"])
+mutant("one device more", (PLAN, '"urandom", "tty" };', '"urandom", "tty", "kmsg" };'), tests=[S + "test_files.py::test_dev_is_exact"])
+mutant("the old root stays", (OPS, 'if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)', 'if (chdir("/") < 0)'),
+       tests=[S + "test_files.py::test_nothing_lies_over_the_root"])
+mutant("read-only by bind", (OPS, 'r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);', "r = -1, errno = EINVAL;"),
+       tests=[S + "test_sockets.py::test_through_a_read_only_directory"])
+mutant("read-only directories by bind, writable", (PLAN, "if (m->kind == BOX_MOUNT_DIR && !m->rw) {", "if (false) {"),
+       (PLAN, "(m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);", "0;"), tests=[I + "test_mounts.py::test_volume_rw_and_ro"])
+mutant("set-id and devices in mounts", (PLAN, "op->flags = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |\n\t\t\t    (m->rw", "op->flags = (m->rw"),
+       tests=[S + "test_files.py::test_mounts_are_nosuid_nodev"])
+mutant("set-id and devices in the root", (OPS, "#define FIXED_FLAGS (MS_NOSUID | MS_NODEV)", "#define FIXED_FLAGS 0"),
+       tests=[S + "test_files.py::test_mounts_are_nosuid_nodev"])
+mutant("a writable root", (PLAN, "p->root_readonly = true;", ";"), tests=[I + "test_run_basics.py::test_read_only_root"])
+mutant("a source that changed", ("src/box/mount_check.c", "if (st.st_dev != m->dev || st.st_ino != m->ino ||", "if (false ||"),
+       tests=[S + "test_rootfs.py::test_parent_of_the_source_swapped", "unit:mount_check"])
+
+# ---- what may not be shared ----
+mutant("system paths", ("src/box/mount_check.c", "\tif (r) {\n\t\tdeny_source(",
+                         "\tif (r && r->kind == RULE_ENV) {\n\t\tdeny_source("),
+       tests=["unit:mount_rules"])
+mutant("places known by inode", ("src/box/mount_rules.c", "if (c->known[i].dev == st.st_dev && c->known[i].ino == st.st_ino &&", "if (!c->n_known &&"),
+       tests=["unit:mount_rules"])
+mutant("single sockets", ("src/box/mount_check.c", "\tif (!S_ISREG(mode))", "\tif (!S_ISREG(mode) && S_ISBLK(mode))"),
+       tests=[S + "test_sockets.py::test_a_single_socket_is_refused"])
+mutant("file systems of the kernel's", ("src/box/mount_below.c", "if (strcmp(info.type, kernels_own[i]) == 0)", "if (!info.type[0])"),
+       tests=[I + "test_mounts_below.py::test_a_file_system_of_the_kernels_is_refused"])
+
+# ---- limits: groups ----
+mutant("cgroup1: the box does not enter", (RLIMITS, 'ssize_t w = write(fds[i], "0", 1);\n\n\t\tif (w != 1) {\n\t\t\terr_sys',
+                                          'ssize_t w = 1;\n\n\t\tif (w != 1) {\n\t\t\terr_sys'),
+       tests=[I + "test_endings.py::test_oom"], who="root")
+mutant("cgroup1: memory", (CG1, 'group_set(l->dir[CG1_MEMORY], "memory.limit_in_bytes", want, &got) < 0', "(got = want) != want"),
+       (CG1, 'if (group_set(l->dir[CG1_MEMORY], "memory.memsw.limit_in_bytes", want, &swap) == 0) {', "if ((swap = got) == got) {"),
+       tests=[I + "test_endings.py::test_oom"], who="root")
+mutant("cgroup1: pids", (CG1, 'group_set(l->dir[CG1_PIDS], "pids.max", want + LIMIT_INIT_PIDS, &got) < 0', "(got = want + LIMIT_INIT_PIDS) == 0"),
+       tests=[I + "test_limits.py::test_pids_cap_is_an_event_and_no_fault"], who="root")
+mutant("cgroup1: cpus", (CG1, 'group_set(l->dir[CG1_CPU], "cpu.cfs_quota_us", quota, &got) < 0', "(got = quota) == 0"),
+       tests=[I + "test_limits.py::test_cpu_quota_is_set_in_the_kernel"], who="root")
+mutant("cgroup1: whose kill it was", (CG1, 'return group_counter(text, "oom_kill", ret);', "return group_counter(text, \"under_oom\", ret);"),
+       tests=[I + "test_endings.py::test_oom"], who="root")
+mutant("cpus by affinity", (RLIMITS, "if (spec->limits.cpus > 0 && narrow(", "if (spec->limits.cpus < 0 && narrow("),
+       tests=[I + "test_run_basics.py::test_cpus_are_told_to_programs"])
+
+# ---- limits: without groups, and of the rest ----
+mutant("supervised: memory", (SUPERVISED, "if (bytes > l->memory_cap) {", "if (bytes > ~0ull - 1) {"), tests=[I + "test_limits.py::test_supervised_memory"])
+mutant("supervised: pids", (RLIMITS, "if (!w[RLIMIT_NPROC].set || w[RLIMIT_NPROC].hard > cap)", "if (false)"),
+       tests=[I + "test_limits.py::test_pids_cap_is_an_event_and_no_fault"])
+mutant("deadline", (MONITOR, "due = b->started_ns + l->timeout_us * 1000;", "due = b->started_ns + l->timeout_us * 100000;"),
+       tests=[I + "test_endings.py::test_timeout"])
+mutant("output", (LAUNCH, "relay_capture(&b->relays[i], s->limits.output, e) < 0", "relay_capture(&b->relays[i], s->limits.output * 64, e) < 0"),
+       tests=[I + "test_io.py::test_cut_keeps_head_and_tail"])
+mutant("size of the workspace", (LAUNCH, "return limits_watch_workspace(&b->limits, dir, e);", "return 0;"),
+       tests=[I + "test_limits.py::test_workspace_max"])
+mutant("size of files", (RLIMITS, "want_limit(&w[RLIMIT_FSIZE], l->file_size, l->file_size);", ";"), tests=[I + "test_limits.py::test_file_size"])
+mutant("open files", (RLIMITS, "want_limit(&w[RLIMIT_NOFILE], l->open_files, l->open_files);", ";"), tests=[I + "test_limits.py::test_open_files"])
+mutant("size of shared memory", (PLAN, 'plan_tmpfs(p, "dev/shm", spec->limits.shm, 01777, false);',
+                                 'plan_tmpfs(p, "dev/shm", spec->limits.shm * 64, 01777, false);'),
+       tests=[I + "test_limits.py::test_shm_size"])
+mutant("files in shared memory", (PLAN, "(unsigned long long)(size / 4096 + 64), mode);", "(unsigned long long)(size + 64), mode);"),
+       tests=[I + "test_limits.py::test_a_million_empty_files_are_enospc_and_no_oom"])
+mutant("size of the root", (PLAN, '(unsigned long long)spec->limits.root,\n', '(unsigned long long)spec->limits.root * 64,\n'),
+       tests=[I + "test_limits.py::test_root_of_the_box_has_a_size"])
+
+EQUIVALENT = {
+    "Landlock: writing, block devices, signals": "the mounts are read-only or the box's own, block devices need a capability of the host's, and no process "
+                                                 "outside the pid namespace can be named: the second lock shows only where the first has a hole",
+    "life pipe": "the death signal alone is late in 3 of 400 deaths: no test can wait for that; together they are a row",
+    "targets opened inside the root": "a mount that a planted link leads elsewhere lands in a mount namespace that ends with the box, and what its "
+                                      "ids may not write they may not write there either",
+    "capset": "the bounding set is empty, so that the command's execve takes the rest",
+    "chroot, sethostname, settimeofday and the other calls that need capabilities": "refused by the kernel as well, the capabilities being gone",
+    "a fresh terminal system for each box": "the kernel has no other kind any more",
+    "setgroups": "the kernel takes no map of an ordinary user's without it",
+}
+
+# Rungs that this machine may not have; their tests, and what holds there, are the guest's (make test-guest).
+ELSEWHERE = ("cgroup2", "scope")
