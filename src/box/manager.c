@@ -16,6 +16,7 @@
 #include "box/manager.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +201,9 @@ int manager_start(struct manager *m, struct err *e)
 	property_yes(&body, "Delegate");
 	property_str(&body, "Slice", "app.slice");
 	property_str(&body, "CollectMode", "inactive-or-failed");
+	/* A box's init ignores what can be ignored, and would be waited for. */
+	property(&body, "KillSignal", "i");
+	dbus_u32(&body, SIGKILL);
 	property(&body, "TasksMax", "t"); /* every box has its own */
 	dbus_u64(&body, UINT64_MAX);
 	property_stop(&body);

@@ -5,6 +5,7 @@ What the kernel says is asked outside of the box: in which group a box's process
 import json
 import os
 import pathlib
+import signal
 import subprocess
 
 import pytest
@@ -163,7 +164,7 @@ def test_a_stopped_unit_ends_its_boxes_and_the_next_start_makes_it_anew():
     with running("--", "sleep", "60") as p:
         assert wait_for(groups)
         manager("stop", UNIT)
-        assert p.wait(120) != 0
+        assert p.wait(120) == 137
     r = box("--require-limits", "--", "true")
     assert r.rc == 0 and r.o["limits"]["memory"]["rung"] == "scope"
 
@@ -184,3 +185,30 @@ def test_doctor_names_it():
     rows = {c["id"]: c for c in json.loads(cloche("doctor", "--json").out)["rows"]}
     assert rows["limits"]["status"] == "ok" and "scope" in rows["limits"]["detail"], rows["limits"]
     assert rows["session"]["status"] == "ok"
+
+
+def the_manager():
+    for d in pathlib.Path("/proc").iterdir():
+        try:
+            if d.name.isdigit() and d.stat().st_uid == os.geteuid() and own_group(d.name).endswith("/init.scope") \
+                    and (d / "comm").read_text() == "systemd\n":
+                return int(d.name)
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+def test_a_manager_that_hangs_costs_the_rung():
+    assert box("--require-limits", "--", "true").rc == 0
+    pid = the_manager()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        r = box("--", "echo", "ran", timeout=300)
+        assert r.rc == 0 and r.o.out == "ran\n", r
+        assert r.o["limits"]["memory"]["rung"] == "supervised" and not r.o["limits"]["memory"]["enforced"]
+        assert any("supervised" in note for note in r.o["notes"])
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert groups() == []
+    r = box("--require-limits", "--", "true")
+    assert r.rc == 0 and r.o["limits"]["memory"]["rung"] == "scope"
