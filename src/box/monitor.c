@@ -124,6 +124,27 @@ static void on_resize(struct live *b)
 		ioctl(b->tty, TIOCSWINSZ, &w);
 }
 
+/* Ctrl-Z outside: the command stops with cloche, which stops as it would have by default (a job
+ * that no shell could continue is not stopped by the kernel). The deadline goes on. A box that is
+ * still being built has no command to stop; it is done when it has. */
+static void on_stop(struct live *b)
+{
+	sigset_t stop;
+
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGTSTP);
+	b->stop_due = !b->started;
+	if (b->stop_due)
+		return;
+	terminal_restore(&b->terminal);
+	send_signal(b, SIGSTOP);
+	(void)raise(SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &stop, NULL);
+	sigprocmask(SIG_BLOCK, &stop, NULL);
+	send_signal(b, SIGCONT);
+	terminal_again(&b->terminal);
+}
+
 static void on_started(struct live *b, const struct init_msg *m, const int *fds, size_t n,
 		       const struct box_io *io)
 {
@@ -170,6 +191,8 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 		}
 		on_resize(b); /* it may have changed since the clone */
 	}
+	if (b->stop_due)
+		on_stop(b);
 }
 
 static void take_marks(struct live *b, const struct init_msg *m)
@@ -230,25 +253,6 @@ static bool on_order(struct live *b, const struct box_io *io)
 		return true;
 	}
 	return false;
-}
-
-/* Ctrl-Z outside: the command stops with cloche, which stops as it would have by default (a job
- * that no shell could continue is not stopped by the kernel). The deadline goes on. */
-static void on_stop(struct live *b)
-{
-	sigset_t stop;
-
-	sigemptyset(&stop);
-	sigaddset(&stop, SIGTSTP);
-	terminal_restore(&b->terminal);
-	if (b->started)
-		send_signal(b, SIGSTOP);
-	(void)raise(SIGTSTP);
-	sigprocmask(SIG_UNBLOCK, &stop, NULL);
-	sigprocmask(SIG_BLOCK, &stop, NULL);
-	if (b->started)
-		send_signal(b, SIGCONT);
-	terminal_again(&b->terminal);
 }
 
 /* What concerns the caller's terminal, and says nothing to the command. */

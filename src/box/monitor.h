@@ -29,8 +29,9 @@ struct live {
 	int tty;	   /* the terminal's master, owned by the relays */
 	/* evidence */
 	struct err why;
-	bool born;  /* init stands in a group that it can't leave */
-	bool reaps; /* init must be waited for: nobody else would */
+	bool born;     /* init stands in a group that it can't leave */
+	bool reaps;    /* init must be waited for: nobody else would */
+	bool stop_due; /* Ctrl-Z came before there was a command */
 	bool failed, started, ended, gone, start_deadline, deadline, cancelled, termed;
 	int status, forwarded;
 	enum limit_hit hit;
