@@ -75,6 +75,17 @@ static inline int sys_pidfd_getfd(int pidfd, int fd)
 	return (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
 }
 
+/* statx(2), of which only the attributes are looked at here. */
+struct sys_statx {
+	uint64_t head, attributes, ids[5], attributes_mask, rest[24];
+};
+#define SYS_STATX_ATTR_MOUNT_ROOT 0x2000ULL
+
+static inline int sys_statx(int dirfd, const char *path, int flags, struct sys_statx *ret)
+{
+	return (int)syscall(SYS_statx, dirfd, path, flags, 0, ret);
+}
+
 /* open_tree(2), move_mount(2), mount_setattr(2) */
 #define SYS_OPEN_TREE_CLONE 1U
 #define SYS_AT_RECURSIVE 0x8000U
@@ -119,6 +130,8 @@ struct sys_landlock_path {
 #define SYS_LANDLOCK_RULE_PATH_BENEATH 1
 #define SYS_LANDLOCK_FS_EXECUTE (1ULL << 0)
 #define SYS_LANDLOCK_FS_WRITE_FILE (1ULL << 1)
+#define SYS_LANDLOCK_FS_READ_FILE (1ULL << 2)
+#define SYS_LANDLOCK_FS_READ_DIR (1ULL << 3)
 #define SYS_LANDLOCK_FS_MAKE_CHAR (1ULL << 6)
 #define SYS_LANDLOCK_FS_MAKE_BLOCK (1ULL << 11)
 #define SYS_LANDLOCK_FS_REFER (1ULL << 13)

@@ -3,7 +3,8 @@
  *
  * How it works: the groups are made, set and read back while the child builds its mounts; the child
  * then enters by writing "0" to the `tasks` descriptors it was sent. Memory is limit_in_bytes with
- * memsw.limit_in_bytes equal, so nothing is swapped. An eventfd on memory.oom_control wakes the
+ * memsw.limit_in_bytes equal, so nothing is swapped; socket buffers, which it leaves out, have
+ * kmem.tcp.limit_in_bytes. An eventfd on memory.oom_control wakes the
  * monitor; what counts is `oom_kill` in that file, never failcnt (it stays 0 when memsw is charged
  * first). v1 has no group kill: the monitor ends the box through its init, whose pid namespace
  * takes the rest.
@@ -36,7 +37,7 @@
 enum { SLOT_OOM = CG1_N, SLOT_N };
 static_assert((int)SLOT_N <= (int)LIMIT_FDS_MAX && (int)CG1_N <= (int)LIMIT_JOIN_MAX, "slots fit");
 
-enum { CPU_PERIOD_US = 100000, CPU_QUOTA_MIN_US = 1000, RECHECK_US = 50000 };
+enum { CPU_PERIOD_US = 100000, CPU_QUOTA_MIN_US = 1000, RECHECK_US = 50000, SOCKETS_PART = 4 };
 
 static int open_parent(const struct cg1_place *p, enum cg1_controller c, struct err *e)
 {
@@ -117,6 +118,21 @@ static int make_groups(struct limits *l, const struct cg1_place place[CG1_N], in
 	return 0;
 }
 
+/* Socket buffers are outside of memory.limit_in_bytes here: a box fills them over its own loopback,
+ * and on the way uses up what tcp_mem and udp_mem give the whole machine. They have a counter of
+ * their own, which the kernel keeps only for a group that limits it. */
+static void set_sockets(struct limits *l, uint64_t memory)
+{
+	uint64_t got;
+
+	if (group_set(l->dir[CG1_MEMORY], "memory.kmem.tcp.limit_in_bytes", memory / SOCKETS_PART,
+		      &got) < 0 ||
+	    got > memory / SOCKETS_PART)
+		snprintf(
+			l->note, sizeof(l->note),
+			"this kernel does not count socket buffers: the memory limit holds for everything else");
+}
+
 static int set_memory(struct limits *l, uint64_t want, struct err *e)
 {
 	struct limit_state *s = &l->state[LIMIT_MEMORY];
@@ -143,6 +159,7 @@ static int set_memory(struct limits *l, uint64_t want, struct err *e)
 			l->note, sizeof(l->note),
 			"this kernel does not account swap: the memory limit holds for RAM, swapping is discouraged only");
 	}
+	set_sockets(l, got);
 	*s = (struct limit_state){ want, got, limits_cgroup1.name, true };
 	return 0;
 }

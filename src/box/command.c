@@ -17,12 +17,14 @@
 
 #include "base/fd.h"
 #include "base/sys.h"
+#include "box/limits.h"
 #include "box/locks.h"
 
 struct command {
 	const struct box_spec *spec;
 	const int *stdio;
 	bool tty;
+	unsigned held;
 	struct err *e;
 };
 
@@ -97,6 +99,8 @@ static int command_prepare(const struct command *c, struct err *e)
 	}
 	if (sys_close_range(3, ~0U) < 0)
 		return err_sys(e, "close descriptors");
+	if (limits_files(c->spec, c->held, e) < 0)
+		return -1;
 	umask(022);
 	if (chdir(c->spec->cwd) < 0)
 		return err_sys(e, "working directory %s of the box", c->spec->cwd);
@@ -116,11 +120,15 @@ static int command_child(void *arg)
 	return 127;
 }
 
-int command_spawn(const struct box_spec *spec, const int stdio[3], bool tty, pid_t *ret,
-		  struct err *e)
+int command_spawn(const struct box_spec *spec, const int stdio[3], bool tty, unsigned held,
+		  pid_t *ret, struct err *e)
 {
 	static char stack[32768] __attribute__((aligned(16)));
-	struct command c = { .spec = spec, .stdio = stdio, .tty = tty, .e = e };
+	struct command c = { .spec = spec,
+			     .stdio = stdio,
+			     .tty = tty,
+			     .held = held,
+			     .e = e };
 	pid_t pid;
 
 	*e = (struct err){ 0 }; /* the child speaks by it alone */

@@ -299,7 +299,7 @@ static int init_start(struct init *in, struct err *e)
 		return err_at(e, STAGE_COMMAND);
 	}
 	if (command_spawn(a->spec, in->tty_slave >= 0 ? tty : a->stdio, in->tty_slave >= 0,
-			  &in->command, e) < 0)
+			  a->held, &in->command, e) < 0)
 		return -1;
 	mark(in, MARK_STARTED);
 	in->msg.kind = INIT_STARTED;

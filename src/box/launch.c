@@ -22,6 +22,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -287,10 +288,24 @@ static int go(struct live *b, struct err *e)
 	return 0;
 }
 
+/* The kernel takes RLIMIT_NOFILE for a bound on the descriptors that all processes of a user have
+ * on their way through sockets. A box may keep 4096 there for as long as it lives: with the usual
+ * limit of 1024, no other box could be sent its groups or send its listener. */
+static void allow_passing(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur == r.rlim_max)
+		return;
+	r.rlim_cur = r.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &r);
+}
+
 static int start(struct live *b, const struct box_io *io, struct err *e)
 {
 	int r;
 
+	allow_passing();
 	b->out->marks[MARK_BEGIN] = box_now();
 	if (b->signals <
 	    0) { /* they are blocked: without it nobody could end cloche but by force */

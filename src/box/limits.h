@@ -1,10 +1,9 @@
 /* Limits: a ladder of rungs; the first that works is used, and the outcome says which one held each
  * limit.
  *
- * A rung is a row of functions (struct limits_rung) in limits.c. Those without functions have their
- * name in the list of rungs, so that reports and doctor can say that they were not tried. Every
- * value is read back from the kernel; nothing is assumed. Where a cgroup rung can hold memory but
- *not pids, or the reverse, `supervised` does for the other what it can.
+ * A rung is a row of functions (struct limits_rung) in limits.c. Every value is read back from the
+ * kernel; nothing is assumed. Where a cgroup rung can hold memory but not pids, or the reverse,
+ * `supervised` does for the other what it can.
  *
  * Order in a start:
  *	parent				child
@@ -90,12 +89,13 @@ struct limit_walk {
 	int fd; /* the directory being read, or -1 between two passes */
 	unsigned depth;
 	struct {
-		uint64_t ino;
+		uint64_t dev, ino;
 		int64_t pos;
-	} up[LIMIT_WALK_DEPTH];	 /* the way back */
-	uint64_t dev, sum, last; /* device walked; bytes so far; bytes of the last whole pass */
-	uint64_t free_then;	 /* free bytes of the file system when the last pass ended */
-	bool whole;		 /* one pass has ended */
+	} up[LIMIT_WALK_DEPTH]; /* the way back */
+	uint64_t dev, sum,
+		last; /* device of this directory; bytes so far; bytes of the last whole pass */
+	uint64_t free_then; /* free bytes of the file system when the last pass ended */
+	bool whole;	    /* one pass has ended */
 };
 
 /* One box's limits. No heap: the caller keeps it. Fields are the rung's own, except `rung`, `state`
@@ -207,9 +207,14 @@ void limits_joined(struct limits *l);
 int limits_watch_workspace(struct limits *l, int dirfd, struct err *e);
 
 /* In the child, inside its user namespace, before capabilities go: resource limits (NPROC under
- * supervised, FSIZE, NOFILE, CORE {1,1}, caller's ulimits which may only lower) and, for --cpus,
+ * supervised, FSIZE, CORE {1,1}, caller's ulimits which may only lower) and, for --cpus,
  * affinity to ceil(cpus). No allocation. `held` is l->held, told by the parent. */
 int limits_inside(const struct box_spec *spec, unsigned held, struct err *e);
+/* In the command itself, just before it executes: RLIMIT_NOFILE. Init keeps the caller's own,
+ * because the kernel holds it against all descriptors that the user's processes have on their way
+ * through sockets, other boxes' too: with the box's limit, init could not send the listener while
+ * one of them keeps as many on their way as it may. */
+int limits_files(const struct box_spec *spec, unsigned held, struct err *e);
 
 /* How long the monitor may sleep before the next limits_check, in milliseconds; -1 when only
  * event_fd matters. */

@@ -175,7 +175,12 @@ static inline uint64_t limits_whole_cpus(double cpus)
 	return (double)n < cpus ? n + 1 : n;
 }
 
-enum { LIMITS_OPEN_FILES_SOFT = 1024, LIMITS_OPEN_FILES_HARD = 4096, LIMITS_PIDS_DEFAULT = 256 };
+enum {
+	LIMITS_OPEN_FILES_SOFT = 1024,
+	LIMITS_OPEN_FILES_HARD = 4096,
+	LIMITS_PIDS_DEFAULT = 256,
+	LIMITS_SIGPENDING = 4096
+};
 
 /* workspace */
 

@@ -161,12 +161,15 @@ int locks_landlock_abi(struct err *e)
 int locks_landlock(int *ret_abi, struct err *e)
 {
 	/* Handling any file right also forbids mount, umount and pivot_root; REFER must be handled
-	 * and allowed, else renames and links across directories fail (landlock(7)). To execute and
-	 * to write is allowed below the box's root only: a file of the host that a magic link still
-	 * leads to (/proc/self/exe is cloche itself until the command has executed) can be neither
-	 * run nor overwritten. */
-	const uint64_t inside =
-		SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_WRITE_FILE;
+	 * and allowed, else renames and links across directories fail (landlock(7)). To execute, to
+	 * write and to read is allowed below the box's root only: a file of the host that a magic
+	 * link still leads to (/proc/self/exe is cloche itself until the command has executed) can
+	 * be neither run nor overwritten, and a descriptor of a directory that a server of the host
+	 * hands to the box through a socket does not lead on, by "..", to all that the caller may
+	 * read. */
+	const uint64_t inside = SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_EXECUTE |
+				SYS_LANDLOCK_FS_WRITE_FILE | SYS_LANDLOCK_FS_READ_FILE |
+				SYS_LANDLOCK_FS_READ_DIR;
 	struct sys_landlock_ruleset rs = {
 		.handled_access_fs =
 			inside | SYS_LANDLOCK_FS_MAKE_CHAR | SYS_LANDLOCK_FS_MAKE_BLOCK,

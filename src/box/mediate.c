@@ -239,6 +239,11 @@ bool mediate_connect(int listener, pid_t init, const struct box_spec *spec,
 			resp->error = -errno;
 		return refuse;
 	}
+	/* Netlink asks for a right in the box's network namespace, which cloche has as its owner
+	 * and the box has not. */
+	if (a.any.sa_family != AF_UNIX && a.any.sa_family != AF_INET &&
+	    a.any.sa_family != AF_INET6 && a.any.sa_family != AF_UNSPEC)
+		return refuse;
 	sock = caller_socket((pid_t)req->pid, (int)req->data.args[0]);
 	if (sock < 0) {
 		if (!refuse && errno == EBADF)

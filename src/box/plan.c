@@ -45,6 +45,8 @@ static const struct {
 	{ "proc/latency_stats", false },
 	{ "proc/sched_debug", false },
 	{ "proc/fs", true },
+	{ "proc/pressure", true }, /* written to, it makes work for the kernel that no limit
+					 counts */
 	{ "proc/acpi", true },
 	{ "proc/bus", true },
 	{ "proc/scsi", true },

@@ -173,6 +173,13 @@ static void collect(const struct box_spec *spec, unsigned held, struct wanted w[
 	uint64_t cap = l->pids == 0 ? LIMITS_PIDS_DEFAULT : l->pids;
 
 	want_limit(&w[RLIMIT_NOFILE], LIMITS_OPEN_FILES_SOFT, LIMITS_OPEN_FILES_HARD);
+	/* A caller who may have real-time or better priority does not lend it: such a box would
+	 * keep cloche itself from running. */
+	want_limit(&w[RLIMIT_RTPRIO], 0, 0);
+	want_limit(&w[RLIMIT_NICE], 0, 0);
+	/* Timers and queued signals are counted for the user outside, who would be left with none.
+	 */
+	want_limit(&w[RLIMIT_SIGPENDING], LIMITS_SIGPENDING, LIMITS_SIGPENDING);
 	if (!(held >> LIMIT_MEMORY & 1))
 		/* Sockets and pipes are memory that no sampler sees: few descriptors keep it small.
 		 */
@@ -197,30 +204,43 @@ static void collect(const struct box_spec *spec, unsigned held, struct wanted w[
 	want_limit(&w[RLIMIT_CORE], 1, 1);
 }
 
+static int lower(int r, const struct wanted *w, struct err *e)
+{
+	struct rlimit have, set;
+
+	if (!w->set)
+		return 0;
+	if (getrlimit(r, &have) < 0) {
+		err_sys(e, "reading resource limit %d", r);
+		return err_at(e, STAGE_LIMITS);
+	}
+	/* RLIM_INFINITY is the largest number in both libraries, as BOX_LIMIT_NONE is here. */
+	set.rlim_max = w->hard < have.rlim_max ? w->hard : have.rlim_max;
+	set.rlim_cur = w->soft < set.rlim_max ? w->soft : set.rlim_max;
+	if (setrlimit(r, &set) < 0) {
+		err_sys(e, "setting resource limit %d to %llu", r,
+			(unsigned long long)set.rlim_max);
+		return err_at(e, STAGE_LIMITS);
+	}
+	return 0;
+}
+
+int limits_files(const struct box_spec *spec, unsigned held, struct err *e)
+{
+	struct wanted w[RESOURCES] = { 0 };
+
+	collect(spec, held, w);
+	return lower(RLIMIT_NOFILE, &w[RLIMIT_NOFILE], e);
+}
+
 int limits_inside(const struct box_spec *spec, unsigned held, struct err *e)
 {
 	struct wanted w[RESOURCES] = { 0 };
 
 	collect(spec, held, w);
-	for (int r = 0; r < RESOURCES; r++) {
-		struct rlimit have, set;
-
-		if (!w[r].set)
-			continue;
-		if (getrlimit(r, &have) < 0) {
-			err_sys(e, "reading resource limit %d", r);
-			return err_at(e, STAGE_LIMITS);
-		}
-		/* RLIM_INFINITY is the largest number in both libraries, as BOX_LIMIT_NONE is here.
-		 */
-		set.rlim_max = w[r].hard < have.rlim_max ? w[r].hard : have.rlim_max;
-		set.rlim_cur = w[r].soft < set.rlim_max ? w[r].soft : set.rlim_max;
-		if (setrlimit(r, &set) < 0) {
-			err_sys(e, "setting resource limit %d to %llu", r,
-				(unsigned long long)set.rlim_max);
-			return err_at(e, STAGE_LIMITS);
-		}
-	}
+	for (int r = 0; r < RESOURCES; r++)
+		if (r != RLIMIT_NOFILE && lower(r, &w[r], e) < 0)
+			return -1;
 	if (spec->limits.cpus > 0 && narrow(limits_whole_cpus(spec->limits.cpus), e) < 0)
 		return err_at(e, STAGE_LIMITS);
 	return 0;

@@ -162,7 +162,8 @@ static int sc_rules_check(enum sc_arch arch, const struct sc_request *rq, struct
 		if (goes_round(name) || reaches_keys(name))
 			return err_set(e, ERR_REFUSED,
 				       "seccomp rule: %s is let through by no option", name);
-		if (rq->hide_memfd && sc_table[arch][nr] == SC_IF_MEMFD)
+		if (rq->hide_memfd &&
+		    (sc_table[arch][nr] == SC_IF_MEMFD || sc_table[arch][nr] == SC_IF_MEMFD_FLAGS))
 			return err_set(
 				e, ERR_REFUSED,
 				"seccomp rule: %s makes memory that supervised limits can't see; "

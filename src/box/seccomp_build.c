@@ -243,6 +243,33 @@ static int put_prlimit(struct builder *b)
 	return put_zero(b, ARG_LOW(0), allow, null);
 }
 
+/* Any of the bits in argument n is refused. */
+static int put_no_bits(struct builder *b, unsigned n, uint32_t bits)
+{
+	put_if(b, BPF_JSET, bits, tail(b, SC_EPERM), tail(b, SC_ALLOW));
+	return put_load(b, ARG_LOW(n));
+}
+
+/* A lease holds up whoever opens the file on the host, for 45 seconds each time. */
+static int put_fcntl(struct builder *b)
+{
+	put_if(b, BPF_JEQ, 1024 /* F_SETLEASE */, tail(b, SC_EPERM), tail(b, SC_ALLOW));
+	return put_load(b, ARG_LOW(1));
+}
+
+/* Classic programs are compiled into memory that no group is charged for and that is bounded for
+ * the whole machine: past the bound no seccomp filter can be loaded, in no box. */
+static int put_setsockopt(struct builder *b)
+{
+	int option;
+
+	PUT_IF_ANY(b, tail(b, SC_EPERM), tail(b, SC_ALLOW), 26 /* SO_ATTACH_FILTER */,
+		   51 /* SO_ATTACH_REUSEPORT_CBPF */);
+	option = put_load(b, ARG_LOW(2));
+	put_if(b, BPF_JEQ, 1 /* SOL_SOCKET */, option, tail(b, SC_ALLOW));
+	return put_load(b, ARG_LOW(1));
+}
+
 static int put_tail(struct builder *b, unsigned class)
 {
 	switch (class) {
@@ -280,6 +307,16 @@ static int put_tail(struct builder *b, unsigned class)
 		return put_which(b, 0 /* PRIO_PROCESS */);
 	case SC_ARG_IOPRIO:
 		return put_which(b, 1 /* IOPRIO_WHO_PROCESS */);
+	case SC_ARG_FCNTL:
+		return put_fcntl(b);
+	case SC_ARG_RENAME:
+		return put_no_bits(b, 4, 4 /* RENAME_WHITEOUT */);
+	case SC_ARG_MMAP:
+		return put_no_bits(b, 3, 0x40000 /* MAP_HUGETLB */);
+	case SC_ARG_MEMFD:
+		return put_no_bits(b, 1, 4 /* MFD_HUGETLB */);
+	case SC_ARG_SETSOCKOPT:
+		return put_setsockopt(b);
 	default: /* A verdict; anything else would be a hole in this switch, and is refused. */
 		return put(b, BPF_RET | BPF_K, 0, 0,
 			   class < SC_ARGS ? ret_value[class] : ret_value[SC_ENOSYS]);
@@ -323,6 +360,8 @@ uint8_t sc_class_of(const uint8_t table[SC_NR_MAX], const struct sc_request *rq,
 
 	if (class == SC_IF_MEMFD)
 		class = rq->hide_memfd ? SC_ENOSYS : SC_ALLOW;
+	else if (class == SC_IF_MEMFD_FLAGS)
+		class = rq->hide_memfd ? SC_ENOSYS : SC_ARG_MEMFD;
 	else if (class == SC_IF_CONNECT)
 		class = rq->untrusted ? SC_MEDIATE : SC_ALLOW;
 	else if (class == SC_ARG_SOCKET && rq->untrusted)

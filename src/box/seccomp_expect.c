@@ -129,6 +129,17 @@ enum sc_verdict sc_expect(enum sc_arch arch, const struct sc_request *rq, int nr
 		return allow_if((int)args[0] == 0 && (int)args[1] == 0, SC_EPERM);
 	case SC_ARG_IOPRIO:
 		return allow_if((int)args[0] == 1 && (int)args[1] == 0, SC_EPERM);
+	case SC_ARG_FCNTL:
+		return allow_if((int)args[1] != 1024, SC_EPERM);
+	case SC_ARG_RENAME:
+		return allow_if(((unsigned)args[4] & 4) == 0, SC_EPERM);
+	case SC_ARG_MMAP:
+		return allow_if((args[3] & 0x40000) == 0, SC_EPERM);
+	case SC_ARG_MEMFD:
+		return allow_if(((unsigned)args[1] & 4) == 0, SC_EPERM);
+	case SC_ARG_SETSOCKOPT:
+		return allow_if((int)args[1] != 1 || ((int)args[2] != 26 && (int)args[2] != 51),
+				SC_EPERM);
 	default:
 		return class < SC_ARGS ? (enum sc_verdict) class : SC_ENOSYS;
 	}

@@ -20,10 +20,10 @@ const struct sc_group sc_groups[] = {
 	{ SC_ALLOW,
 	  "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 close close_range lseek "
 	  "sendfile splice tee vmsplice copy_file_range readahead fadvise64 fallocate truncate ftruncate fsync fdatasync "
-	  "sync syncfs sync_file_range flock fcntl dup dup2 dup3 pipe pipe2 umask" },
+	  "sync syncfs sync_file_range flock dup dup2 dup3 pipe pipe2 umask" },
 	{ SC_ALLOW,
 	  "stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 getcwd chdir fchdir getdents "
-	  "getdents64 readlink readlinkat rename renameat renameat2 link linkat unlink unlinkat symlink symlinkat rmdir "
+	  "getdents64 readlink readlinkat rename renameat link linkat unlink unlinkat symlink symlinkat rmdir "
 	  "chown fchown lchown fchownat utime utimes futimesat utimensat name_to_handle_at" },
 	/* The kernel drops set-id bits from the mode of a new directory (vfs_mkdir keeps 01777):
 	   nothing to check. */
@@ -32,7 +32,9 @@ const struct sc_group sc_groups[] = {
 	  "setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr removexattr "
 	  "lremovexattr fremovexattr setxattrat getxattrat listxattrat removexattrat" },
 	{ SC_ALLOW, "inotify_init inotify_init1 inotify_add_watch inotify_rm_watch" },
-	{ SC_ALLOW, "io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents" },
+	{ SC_ALLOW, "io_destroy io_submit io_cancel io_getevents io_pgetevents" },
+	{ SC_ARG_FCNTL, "fcntl" },
+	{ SC_ARG_RENAME, "renameat2" },
 	{ SC_ARG_OPEN1, "open" },
 	{ SC_ARG_OPEN2, "openat" },
 	{ SC_ARG_MODE1, "creat chmod fchmod mknod" },
@@ -49,12 +51,14 @@ const struct sc_group sc_groups[] = {
 	/* Memory. process_madvise and process_mrelease reach other processes and nothing needs
 	   them: ENOSYS. */
 	{ SC_ALLOW,
-	  "mmap mprotect munmap mremap brk msync mincore madvise mlock mlock2 munlock mlockall munlockall "
+	  "mprotect munmap mremap brk msync mincore madvise mlock mlock2 munlock mlockall munlockall "
 	  "remap_file_pages pkey_mprotect pkey_alloc pkey_free mseal map_shadow_stack" },
 	{ SC_ALLOW,
 	  "get_mempolicy set_mempolicy mbind" }, /* the caller's own memory only; NUMA-aware
 						    libraries complain without */
-	{ SC_IF_MEMFD, "memfd_create memfd_secret" },
+	{ SC_ARG_MMAP, "mmap" },
+	{ SC_IF_MEMFD_FLAGS, "memfd_create" },
+	{ SC_IF_MEMFD, "memfd_secret" },
 	{ SC_ALLOW,
 	  "shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink "
 	  "mq_timedsend mq_timedreceive mq_notify mq_getsetattr" },
@@ -96,15 +100,17 @@ const struct sc_group sc_groups[] = {
 	{ SC_ARG_SOCKET, "socket" },
 	{ SC_ARG_SOCKETPAIR, "socketpair" },
 	{ SC_IF_CONNECT, "connect" },
+	{ SC_ARG_SETSOCKOPT, "setsockopt" },
 	{ SC_ALLOW,
-	  "bind listen accept accept4 getsockname getpeername getsockopt setsockopt shutdown sendto recvfrom sendmsg recvmsg "
+	  "bind listen accept accept4 getsockname getpeername getsockopt shutdown sendto recvfrom sendmsg recvmsg "
 	  "sendmmsg recvmmsg" },
 
 	/* Programs probe these at start and fall back; they must look as on a kernel without them,
-	   and never end a box. */
+	   and never end a box. The room of io_setup is one for the whole machine (fs.aio-max-nr):
+	   a box could leave the host's databases without. */
 	{ SC_ENOSYS,
-	  "clone3 openat2 io_uring_setup io_uring_enter io_uring_register userfaultfd perf_event_open add_key "
-	  "request_key keyctl syslog open_by_handle_at" },
+	  "clone3 openat2 io_uring_setup io_uring_enter io_uring_register io_setup userfaultfd perf_event_open "
+	  "add_key request_key keyctl syslog open_by_handle_at" },
 
 	/* Refused as an unprivileged user expects, and not recorded: graphics and NUMA libraries
 	   probe these. */

@@ -15,6 +15,7 @@ enum sc_class {
 	/* The request decides; sc_class_of() turns these into one of the others. */
 	SC_IF_CONNECT = SC_CLASS_FIRST, /* mediated under the untrusted profile, else allowed */
 	SC_IF_MEMFD,			/* hidden under supervised limits, else allowed */
+	SC_IF_MEMFD_FLAGS,		/* the same, and then its flags are looked at */
 	/* The arguments decide. */
 	SC_ARG_CLONE,	/* no namespace flags in argument 0 */
 	SC_ARG_UNSHARE, /* nothing but FILES, FS, SYSVSEM */
@@ -34,6 +35,11 @@ enum sc_class {
 	SC_ARG_PRLIMIT,	    /* the same, or nothing is set */
 	SC_ARG_SETPRIORITY, /* PRIO_PROCESS of 0 */
 	SC_ARG_IOPRIO,	    /* IOPRIO_WHO_PROCESS of 0 */
+	SC_ARG_FCNTL,	    /* no leases */
+	SC_ARG_RENAME,	    /* leaves no whiteout, which is a device node */
+	SC_ARG_MMAP,	    /* no pages of the machine's pool of huge ones */
+	SC_ARG_MEMFD,	    /* the same */
+	SC_ARG_SETSOCKOPT,  /* no program for the kernel to compile */
 	SC_CLASS_N
 };
 

@@ -68,12 +68,38 @@ static void add_children(struct tree *t, int task, const char *tid)
 	}
 }
 
-/* The children of all threads; with one thread, the usual case, no directory is read. */
-static void look_at_tasks(struct tree *t, int proc, pid_t pid)
+static bool read_statm(int dir, const char *path, uint64_t *ret_resident, uint64_t *ret_shared)
+{
+	char text[128], *end;
+
+	if (fd_read_file_at(dir, path, text, sizeof(text)) <= 0)
+		return false;
+	strtoull(text, &end, 10);
+	*ret_resident = strtoull(end, &end, 10);
+	*ret_shared = strtoull(end, &end, 10);
+	return true;
+}
+
+/* Adds the pages that a process or thread has; false when it has none (any more). */
+static bool add_pages(struct tree *t, int dir, const char *path)
+{
+	uint64_t resident, shared;
+
+	if (!read_statm(dir, path, &resident, &shared) || resident == 0)
+		return false;
+	t->pages += resident;
+	t->shared += shared;
+	return true;
+}
+
+/* The children of all threads; with one thread, the usual case, no directory is read. A process
+ * whose first thread has ended tells nothing of its memory by itself (`counted` is false): any of
+ * its other threads does. */
+static void look_at_tasks(struct tree *t, int proc, pid_t pid, bool counted)
 {
 	_cleanup_fd_ int task = openat(proc, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_Alignas(8) char buf[8192];
-	char tid[16];
+	char tid[16], statm[32];
 	struct stat st;
 	ssize_t n;
 
@@ -95,20 +121,12 @@ static void look_at_tasks(struct tree *t, int proc, pid_t pid)
 				continue;
 			t->tasks++;
 			add_children(t, task, d->name);
+			if (counted)
+				continue;
+			snprintf(statm, sizeof(statm), "%.20s/statm", d->name);
+			counted = add_pages(t, task, statm);
 		}
 	}
-}
-
-static bool read_statm(int proc, uint64_t *ret_resident, uint64_t *ret_shared)
-{
-	char text[128], *end;
-
-	if (fd_read_file_at(proc, "statm", text, sizeof(text)) <= 0)
-		return false;
-	strtoull(text, &end, 10);
-	*ret_resident = strtoull(end, &end, 10);
-	*ret_shared = strtoull(end, &end, 10);
-	return true;
 }
 
 static void walk(struct tree *t, pid_t init)
@@ -118,18 +136,13 @@ static void walk(struct tree *t, pid_t init)
 	t->pid[t->n++] = init;
 	for (size_t i = 0; i < t->n; i++) {
 		_cleanup_fd_ int proc = -1;
-		uint64_t resident, shared;
 		char path[32];
 
 		snprintf(path, sizeof(path), "/proc/%d", (int)t->pid[i]);
 		proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (proc < 0)
 			continue;
-		if (read_statm(proc, &resident, &shared)) {
-			t->pages += resident;
-			t->shared += shared;
-		}
-		look_at_tasks(t, proc, t->pid[i]);
+		look_at_tasks(t, proc, t->pid[i], add_pages(t, proc, "statm"));
 	}
 }
 
@@ -178,20 +191,26 @@ static int sv_open(struct limits *l, const struct box_limits *want, struct err *
 	return 0;
 }
 
+/* The first process of all stands for the others of strangers: init may not have hidden itself yet.
+ */
 static int sv_watch(struct limits *l, pid_t pid, struct err *e)
 {
+	const pid_t seen[] = { 1, pid };
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
 	if (limits_held(l, LIMIT_MEMORY))
 		return 0;
-	if (access(path, R_OK) < 0 && errno == ENOENT)
-		return err_set(
-			e, ERR_MISSING,
-			"/proc hides processes here (hidepid), so that a box's memory can't be sampled; fix: "
-			"mount -o remount,hidepid=0 /proc, or run where groups can be written (cloche doctor)");
-	if (access(path, R_OK) < 0)
+	for (size_t i = 0; i < sizeof(seen) / sizeof(seen[0]); i++) {
+		snprintf(path, sizeof(path), "/proc/%d/statm", (int)seen[i]);
+		if (access(path, R_OK) == 0)
+			continue;
+		if (errno == ENOENT)
+			return err_set(
+				e, ERR_MISSING,
+				"/proc hides processes here (hidepid), so that a box's memory can't be sampled; fix: "
+				"mount -o remount,hidepid=0 /proc, or run where groups can be written (cloche doctor)");
 		return err_sys(e, "the box's memory can't be sampled: %s", path);
+	}
 	l->init = pid;
 	/* Most boxes have ended before the first look is due. */
 	l->due_us = limits_now_us() + PERIOD_MS * 1000ull;

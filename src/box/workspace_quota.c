@@ -7,7 +7,7 @@
  * when the file system's free space shrank by enough to matter since the last pass. A file with
  * several links counts for a part at each, so that all its links together count once.
  *
- * It never follows a link, never crosses to another file system, never writes. What may go wrong:
+ * It never follows a link, never crosses to another mount, never writes. What may go wrong:
  * the box writes faster than the walk goes (the overshoot is stated), directories it made
  * unreadable are not counted, a tree that changes all the time gives a sum from several moments. A
  * tree deeper than LIMIT_WALK_DEPTH counts as over the cap: a place to hide would be worse than a
@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/sys.h"
 
 enum { BUDGET_US = 1000, BUDGET_PRESSED_US = 10000 };
 
@@ -82,6 +83,7 @@ static bool climb(struct limit_walk *w)
 	if (up < 0 || fstat(up, &st) < 0)
 		return false;
 	w->depth--;
+	w->dev = w->up[w->depth].dev;
 	if (st.st_dev != w->dev || st.st_ino != w->up[w->depth].ino ||
 	    lseek(up, w->up[w->depth].pos, SEEK_SET) < 0)
 		return false;
@@ -90,25 +92,40 @@ static bool climb(struct limit_walk *w)
 	return true;
 }
 
+/* A directory with a device number of its own may be another file system mounted there, or a part
+ * of this one: a btrfs subvolume, which any user may make. Where the kernel does not tell
+ * (Linux 5.8), it counts as mounted. */
+static bool is_mounted(int dir, const char *name)
+{
+	struct sys_statx s;
+
+	return sys_statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, &s) < 0 ||
+	       !(s.attributes_mask & SYS_STATX_ATTR_MOUNT_ROOT) ||
+	       s.attributes & SYS_STATX_ATTR_MOUNT_ROOT;
+}
+
 /* Counts one entry; a directory is entered (true), so that the buffer of the one above is done
  * with. */
 static bool count(struct limit_walk *w, const struct limits_dirent *d, bool *ret_deep)
 {
 	_cleanup_fd_ int sub = -1;
 	struct stat st, here;
+	dev_t dev;
 
 	if (strcmp(d->name, ".") == 0 || strcmp(d->name, "..") == 0)
 		return false;
-	if (fstatat(w->fd, d->name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
-	    st.st_dev != w->dev)
+	if (fstatat(w->fd, d->name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
+		return false;
+	if (st.st_dev != w->dev && (!S_ISDIR(st.st_mode) || is_mounted(w->fd, d->name)))
 		return false;
 	if (!S_ISDIR(st.st_mode)) {
 		w->sum += (uint64_t)st.st_blocks * 512 / (st.st_nlink > 0 ? st.st_nlink : 1);
 		return false;
 	}
 	w->sum += (uint64_t)st.st_blocks * 512;
+	dev = st.st_dev;
 	sub = openat(w->fd, d->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (sub < 0 || fstat(sub, &st) < 0 || st.st_dev != w->dev || fstat(w->fd, &here) < 0)
+	if (sub < 0 || fstat(sub, &st) < 0 || st.st_dev != dev || fstat(w->fd, &here) < 0)
 		return false;
 	if (w->depth == LIMIT_WALK_DEPTH) {
 		*ret_deep = true;
@@ -116,6 +133,8 @@ static bool count(struct limit_walk *w, const struct limits_dirent *d, bool *ret
 	}
 	w->up[w->depth].ino = here.st_ino;
 	w->up[w->depth].pos = d->off;
+	w->up[w->depth].dev = w->dev;
+	w->dev = st.st_dev;
 	w->depth++;
 	fd_close(&w->fd);
 	w->fd = fd_steal(&sub);

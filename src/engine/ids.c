@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -117,12 +118,15 @@ static int user_of_rootfs(struct box_spec *s, const char *name, char *home, size
 {
 	_cleanup_fd_ int root = mount_open_checked(s->root_check), file = -1;
 	char *text = malloc(PASSWD_MAX), path[64];
+	struct stat st;
 	ssize_t n = -1;
 	int r = -1;
 
 	if (root >= 0 && text)
 		file = path_open_in_root(root, "etc/passwd", O_CLOEXEC);
-	if (file >= 0) {
+	/* Nothing but a file is opened for reading: to open a device may do something (a watchdog
+	 * starts to count). */
+	if (file >= 0 && fstat(file, &st) == 0 && S_ISREG(st.st_mode)) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
 		n = fd_read_file_at(AT_FDCWD, path, text, PASSWD_MAX);
 	}

@@ -84,7 +84,7 @@ def test_pids_cap_is_an_event_and_no_fault(box, probe, supervised):
 
 
 def test_pids_cap_counts_threads(box):
-    code = ("import threading, time\nn = 0\ntry:\n  for i in range(100): threading.Thread(target=time.sleep, args=(1,), daemon=True)"
+    code = ("import threading, time\nn = 0\ntry:\n  for i in range(100): threading.Thread(target=time.sleep, args=(300,), daemon=True)"
             ".start(); n += 1\nexcept RuntimeError: pass\nprint(n)")
     assert int(box("--pids", 30, "python3", "-c", code).o.out) < 30
     assert int(box("--pids", 150, "python3", "-c", code).o.out) == 100
@@ -111,11 +111,13 @@ def test_oom_kills_the_whole_box(box, probe):
     assert o.fault_type == "oom" and "went on" not in o.out
 
 
-def test_supervised_memory(box, probe):
+@pytest.mark.parametrize("how", ["gradual", "second"])
+def test_supervised_memory(box, probe, how):
+    """Also of a process whose first thread has ended, which then tells nothing of its memory under its own number."""
     path = probe.path("memory")
-    o = box("--supervised", "--memory", "64m", *probe.mount, path, "gradual", 160, 5000).o
+    o = box("--supervised", "--memory", "64m", *probe.mount, path, how, 160, 5000).o
     assert o.fault_type == "oom" and "survived" not in o.out
-    o = box("--supervised", "--memory", "256m", *probe.mount, path, "gradual", 100, 100).o
+    o = box("--supervised", "--memory", "256m", *probe.mount, path, how, 100, 100).o
     assert o.fault is None and "survived" in o.out
 
 

@@ -1,7 +1,7 @@
 /* memory MODE MIB HOLD_MS: uses MIB of memory, says "used", holds it, says "survived".
  *
  * MODE: gradual (1 MiB at a time), once (one mapping, then touched), child (a child does it, the parent would go on), threads (four at
- * once), file PATH (written to that file instead). */
+ * once), second (a second thread, after the first one has ended), file PATH (written to that file instead). */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -33,6 +33,20 @@ static void *gradual(void *arg)
 	return NULL;
 }
 
+static int hold;
+
+static void *second(void *arg)
+{
+	usleep(50000); /* the first thread is gone by then */
+	gradual(arg);
+	printf("used\n");
+	fflush(stdout);
+	usleep(hold * 1000);
+	printf("survived\n");
+	fflush(stdout);
+	_exit(0);
+}
+
 static void file(const char *path, size_t n)
 {
 	char *block = map(MIB);
@@ -50,8 +64,7 @@ static void file(const char *path, size_t n)
 
 int main(int argc, char **argv)
 {
-	size_t n;
-	int hold;
+	static size_t n;
 
 	if (argc < 4)
 		return 2;
@@ -81,6 +94,11 @@ int main(int argc, char **argv)
 			pthread_create(&t[i], NULL, gradual, &n);
 		for (int i = 0; i < 4; i++)
 			pthread_join(t[i], NULL);
+	} else if (!strcmp(argv[1], "second")) {
+		pthread_t t;
+
+		pthread_create(&t, NULL, second, &n);
+		pthread_exit(NULL);
 	} else if (!strcmp(argv[1], "file") && argc > 4) {
 		file(argv[4], n);
 	} else {

@@ -336,7 +336,7 @@ static int inside(bool kernel)
 	drop();
 	if (unshare(CLONE_NEWUSER) < 0)
 		return 77;
-	if (limits_inside(&spec, kernel ? LIMITS_BOTH : 0, &e) < 0)
+	if (limits_inside(&spec, kernel ? LIMITS_BOTH : 0, &e) < 0 || limits_files(&spec, kernel ? LIMITS_BOTH : 0, &e) < 0)
 		return 1;
 	if (getrlimit(RLIMIT_CORE, &r) < 0 || r.rlim_cur > 1 || r.rlim_max > 1)
 		return 2;

@@ -121,6 +121,8 @@ static const struct {
 	{ "stall", cmd_stall }, { "flood", cmd_flood }, { "denials", cmd_denials },
 	{ "grandchild", cmd_grandchild }, { "storm", cmd_storm }, { "crowd", cmd_crowd },
 	{ "hit-and-run", cmd_hit_and_run }, { "stubborn", cmd_stubborn }, { "sleep", cmd_sleep },
+	{ "shared", cmd_shared }, { "queue", cmd_queue }, { "passing", cmd_passing }, { "own-filter", cmd_own_filter },
+	{ "timers", cmd_timers },
 };
 
 int main(int argc, char **argv)

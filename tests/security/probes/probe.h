@@ -49,4 +49,9 @@ int cmd_storm(int argc, char **argv);
 int cmd_crowd(int argc, char **argv);
 int cmd_hit_and_run(int argc, char **argv);
 int cmd_stubborn(int argc, char **argv);
+int cmd_shared(int argc, char **argv);     /* shared.c: what a box shares with the machine */
+int cmd_queue(int argc, char **argv);      /* shared.c: N MiB in sockets */
+int cmd_passing(int argc, char **argv);    /* shared.c: descriptors on their way */
+int cmd_timers(int argc, char **argv);     /* shared.c: as many timers as there are */
+int cmd_own_filter(int argc, char **argv); /* shared.c */
 int cmd_sleep(int argc, char **argv);
