@@ -110,8 +110,10 @@ mutant("memfds where memory is only sampled", (LAUNCH, ".hide_memfd = !memory,",
        tests=[I + "test_limits.py::test_no_memory_out_of_sight"])
 
 # ---- the listener ----
-mutant("an escape is only refused", (NOTIFY, "case SC_END:\n\t\tend_box(n, req); /* never answered: the caller dies where it stands */\n\t\treturn;",
-                                     "case SC_END:\n\t\trecord(n, req, (struct box_denied){ 0 });\n\t\tbreak;"), tests=[S + "test_escape.py::test_ends_the_box"])
+mutant("an escape is only refused",
+       (NOTIFY, "case SC_END:\n\t\tend_box(n, req); /* never answered: the caller dies where it stands */\n\t\treturn;",
+        "case SC_END:\n\t\trecord(n, req, (struct box_denied){ 0 });\n\t\tbreak;"),
+       tests=[S + "test_escape.py::test_ends_the_box"])
 mutant("mount is no escape", *in_policy("umount2"), tests=[S + "test_escape.py::test_ends_the_box"])
 mutant("an escape taken away by a signal is none", (NOTIFY, "if (!sc_notifies_ordinary(sc_native(), n->request)) {", "if (false) {"),
        (LOCKS, "SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;", "SECCOMP_FILTER_FLAG_NEW_LISTENER;"),
