@@ -4,7 +4,7 @@
  *	BEGIN\r\n			at once, without waiting for what comes back:
  *	OK 1234deadbeef\r\n		from there on messages, both ways
  *
- * The socket does not block; every wait is a poll until the connection's deadline. Signals and
+ * The socket does not block; every wait is a poll until the call's deadline. Signals and
  * answers to nobody are passed over, within a bound: a manager sends signals to whoever is
  *connected to it directly, asked or not.
  *
@@ -31,6 +31,13 @@ static uint64_t now_us(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void set_deadline(struct dbus *d)
+{
+	d->deadline_us = now_us() + d->timeout_ms * 1000ull;
+	if (d->deadline_us > d->end_us)
+		d->deadline_us = d->end_us;
 }
 
 /* Until the socket is ready for `events`; with none, for at most BUSY_MS. */
@@ -225,7 +232,9 @@ int dbus_open(struct dbus *d, const char *path, unsigned timeout_ms, struct err 
 	d->proved = false;
 	d->serial = 0;
 	d->have = d->skipped = 0;
-	d->deadline_us = now_us() + timeout_ms * 1000ull;
+	d->timeout_ms = timeout_ms;
+	d->end_us = now_us() + timeout_ms * 1000ull * DBUS_TIMEOUTS;
+	set_deadline(d);
 	if (connect_to(d, path, e) < 0 || check_peer(d, path, e) < 0 || introduce(d, e) < 0) {
 		dbus_close(d);
 		return -1;
@@ -237,9 +246,10 @@ int dbus_call(struct dbus *d, const struct dbus_method *m, const struct dbus_out
 	      struct dbus_in *ret, struct err *e)
 {
 	struct dbus_out out;
-	struct dbus_in in;
+	struct dbus_in in = { .reply_to = 0 };
 	size_t len = 0;
 
+	set_deadline(d);
 	/* A call that comes along with the introduction may lie there until something else comes: a
 	 * manager reads both at once, and then waits for more (systemd 252). */
 	if (dbus_prove(d, e) < 0 || dbus_message(&out, m, ++d->serial, body, e) < 0 ||

@@ -6,9 +6,9 @@
  * it can be tested and fuzzed. dbus.c connects, proves who we are (SASL EXTERNAL), calls, and waits
  * for the one answer.
  *
- * Whoever answers is taken for hostile: a message and a connection have a most of bytes, everything
- * together has one deadline, and of an answer only this is used: that it came, whether it is an
- * error, and the error's name and text. Nothing here allocates. */
+ * Whoever answers is taken for hostile: a message and a connection have a most of bytes, every call
+ * has a deadline and all of them together another, and of an answer only this is used: that it
+ * came, whether it is an error, and the error's name and text. Nothing here allocates. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,6 +22,7 @@ enum {
 	DBUS_OUT_MAX = 2048,	  /* a message of ours */
 	DBUS_IN_MAX = 16384,	  /* an answer */
 	DBUS_SKIP_MAX = 4u << 20, /* what is passed over while waiting, on one connection */
+	DBUS_TIMEOUTS = 3,	  /* all calls together may take as often the time of one */
 	DBUS_NAME_MAX = 255,	  /* as the specification has it */
 };
 
@@ -82,7 +83,9 @@ struct dbus {
 	pid_t peer;  /* who listens there, as the kernel tells */
 	bool proved; /* the other side took us for who we are */
 	uint32_t serial;
-	uint64_t deadline_us; /* CLOCK_MONOTONIC, for everything on this connection */
+	unsigned timeout_ms;  /* of a call */
+	uint64_t deadline_us; /* CLOCK_MONOTONIC: the present call's, or connecting's */
+	uint64_t end_us;      /* no deadline is later */
 	size_t have, skipped;
 	uint8_t in[DBUS_IN_MAX];
 };

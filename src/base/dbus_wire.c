@@ -336,9 +336,9 @@ int dbus_parse(const uint8_t *data, size_t n, struct dbus_in *ret, struct err *e
 	struct in in = { .data = data, .n = n, .at = DBUS_HEAD };
 	struct fields f = { .error = "", .signature = "" };
 	const char *text = "";
-	enum dbus_type type;
+	enum dbus_type type = DBUS_CALL;
 	size_t fields_end;
-	uint32_t len;
+	uint32_t len = 0;
 
 	if (n < DBUS_HEAD)
 		return bad(e, "it is cut");

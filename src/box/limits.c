@@ -1,9 +1,8 @@
 /* The ladder: chooses a rung, fills the rows that do not depend on it, and passes the calls on.
  *
- * A new rung is a row in `ladder` with its functions in a file of its own. The rungs whose row is
- * NULL are known by name only: this version does not use them, and says so wherever rungs are
- * listed. What may go wrong: no rung but the best-effort one works; then the outcome says
- * "supervised", or with --require-limits the start is refused with what every rung said. */
+ * A new rung is a row in `ladder` with its functions in a file of its own. What may go wrong: no
+ * rung but the best-effort one works; then the outcome says "supervised", or with --require-limits
+ * the start is refused with what every rung said. */
 #include "box/limits_rungs.h"
 
 #include <assert.h>
@@ -21,12 +20,11 @@
 static const struct {
 	const char *name;
 	const struct limits_rung *rung;
-	const char *absent; /* why there is no row */
 } ladder[] = {
-	[LIMITS_RUNG_CGROUP2] = { "cgroup2", &limits_cgroup2, NULL },
-	[LIMITS_RUNG_SCOPE] = { "scope", &limits_scope, NULL },
-	[LIMITS_RUNG_CGROUP1] = { "cgroup1", &limits_cgroup1, NULL },
-	[LIMITS_RUNG_SUPERVISED] = { "supervised", &limits_supervised, NULL },
+	[LIMITS_RUNG_CGROUP2] = { "cgroup2", &limits_cgroup2 },
+	[LIMITS_RUNG_SCOPE] = { "scope", &limits_scope },
+	[LIMITS_RUNG_CGROUP1] = { "cgroup1", &limits_cgroup1 },
+	[LIMITS_RUNG_SUPERVISED] = { "supervised", &limits_supervised },
 };
 static_assert(sizeof(ladder) / sizeof(ladder[0]) == LIMITS_RUNG_N, "a row for every rung");
 
@@ -216,11 +214,6 @@ static int open_whole(struct limits *l, int i, const struct box_limits *want)
 	return -1;
 }
 
-static bool kernel_rung(int i)
-{
-	return ladder[i].rung && ladder[i].rung->kernel;
-}
-
 /* The group that the caller named for boxes, or NULL. */
 static const char *named_group(void)
 {
@@ -237,11 +230,8 @@ int limits_place(struct limits *l, const struct box_limits *asked, struct err *e
 
 	limits_clear(l);
 	for (int i = 0; i < LIMITS_RUNG_N && !want.supervised; i++) {
-		if (!kernel_rung(i)) {
-			if (!ladder[i].rung)
-				keep_said(l, ladder[i].name, ladder[i].absent);
+		if (!ladder[i].rung->kernel)
 			continue;
-		}
 		if (!ladder[i].rung->place) {
 			/* After the clone, for it takes time; but what it can decides about a half.
 			 */
@@ -304,7 +294,7 @@ static int choose(struct limits *l, const struct box_limits *want, struct err *e
 	for (int i = 0; i < LIMITS_RUNG_N; i++) {
 		const struct limits_rung *rung = ladder[i].rung;
 
-		if (!rung || rung->place)
+		if (rung->place)
 			continue;
 		if ((want->supervised || want->require) && rung->kernel == want->supervised)
 			keep_said(l, rung->name, "best effort");
@@ -507,10 +497,6 @@ bool limits_rung_probe(enum limits_rung_id id, char *why, size_t cap)
 
 	if (id < 0 || id >= LIMITS_RUNG_N) {
 		snprintf(why, cap, "no such rung");
-		return false;
-	}
-	if (!ladder[id].rung) {
-		snprintf(why, cap, "%s", ladder[id].absent);
 		return false;
 	}
 	return probes[id](why, cap);

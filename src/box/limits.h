@@ -1,10 +1,9 @@
 /* Limits: a ladder of rungs; the first that works is used, and the outcome says which one held each
  * limit.
  *
- * A rung is a row of functions (struct limits_rung) in limits.c. Those without functions have their
- * name in the list of rungs, so that reports and doctor can say that they were not tried. Every
- * value is read back from the kernel; nothing is assumed. Where a cgroup rung can hold memory but
- *not pids, or the reverse, `supervised` does for the other what it can.
+ * A rung is a row of functions (struct limits_rung) in limits.c. Every value is read back from the
+ * kernel; nothing is assumed. Where a cgroup rung can hold memory but not pids, or the reverse,
+ * `supervised` does for the other what it can.
  *
  * Order in a start:
  *	parent				child

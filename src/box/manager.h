@@ -10,8 +10,8 @@
  * it is and where it stands; no daemon is between with a queue and a policy of its own; and it is
  * there also where no bus is installed. systemctl --user talks to the same socket.
  *
- * All of it has one deadline. Nothing is taken from an answer but whether it is an error, and its
- * text for the message; what came of a call, the kernel is asked. */
+ * Every call has a deadline, and all together. Nothing is taken from an answer but whether it is an
+ * error, and its text for the message; what came of a call, the kernel is asked. */
 #pragma once
 
 #include <sys/types.h>

@@ -140,6 +140,12 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	}
 	notify_start(&b->notify, fds[0], b->pidfd, b->order, b->pid, b->spec,
 		     &b->request[limits_held(&b->limits, LIMIT_MEMORY)]);
+	/* Once more: before, init may not yet have hidden itself from what hides processes. */
+	if (limits_watch(&b->limits, b->pid, &e) < 0) {
+		err_at(&e, STAGE_LIMITS);
+		monitor_failed(b, &e);
+		return;
+	}
 	limits_joined(&b->limits);
 	b->started = true;
 	b->started_ns = m->marks[MARK_STARTED];

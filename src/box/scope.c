@@ -33,7 +33,7 @@
 #include "box/manager.h"
 
 enum { SETTLE_US = 10000000, STOP_US = 10000000, NAP_MS = 1, NAP_MAX_MS = 64 };
-enum { ADMIT_TRIES = 3 };
+enum { ADMIT_TRIES = 3, ODD_TRIES = 8 };
 enum { SLOT_GROUP = 0 }; /* as in cgroup2.c */
 
 /* 1, 2, 4 ... 64 ms, and so on. */
@@ -86,6 +86,16 @@ static bool busy(int fd)
 	return group_pids(fd, &one, 1) > 0;
 }
 
+/* Then a group with less came of a stand-in that is gone again. */
+static bool offers_both(int fd)
+{
+	const unsigned both = CG2_MEMORY | CG2_PIDS;
+	char text[256];
+
+	return fd_read_file_at(fd, "cgroup.controllers", text, sizeof(text)) > 0 &&
+	       (cg2_parse_controllers(text) & both) == both;
+}
+
 static int place_in(struct limits *l, int fd, const char *path, const struct box_limits *want,
 		    struct err *e)
 {
@@ -105,6 +115,7 @@ static int place_in(struct limits *l, int fd, const char *path, const struct box
 static int settle(struct limits *l, struct manager *m, const struct box_limits *want, struct err *e)
 {
 	uint64_t begin = limits_now_us(), spent;
+	int odd = 0;
 
 	for (int ms = NAP_MS;; nap(&ms)) {
 		_cleanup_fd_ int fd =
@@ -129,9 +140,15 @@ static int settle(struct limits *l, struct manager *m, const struct box_limits *
 		(void)fchmod(fd, 0700);
 		if (flock(fd, LOCK_SH | LOCK_NB) < 0 && spent < SETTLE_US)
 			continue;
-		if (place_in(l, fd, m->path, want, e) == 0)
-			return 0;
-		if (spent >= SETTLE_US || !(gone(fd) || busy(fd)))
+		if (place_in(l, fd, m->path, want, e) == 0) {
+			if ((l->held & LIMITS_BOTH) == LIMITS_BOTH || !offers_both(fd) ||
+			    ++odd > ODD_TRIES)
+				return 0;
+			cg2_close(l);
+			continue;
+		}
+		if (spent >= SETTLE_US ||
+		    !(gone(fd) || busy(fd) || (offers_both(fd) && ++odd <= ODD_TRIES)))
 			return -1;
 	}
 }

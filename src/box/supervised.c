@@ -191,20 +191,26 @@ static int sv_open(struct limits *l, const struct box_limits *want, struct err *
 	return 0;
 }
 
+/* The first process of all stands for the others of strangers: init may not have hidden itself yet.
+ */
 static int sv_watch(struct limits *l, pid_t pid, struct err *e)
 {
+	const pid_t seen[] = { 1, pid };
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
 	if (limits_held(l, LIMIT_MEMORY))
 		return 0;
-	if (access(path, R_OK) < 0 && errno == ENOENT)
-		return err_set(
-			e, ERR_MISSING,
-			"/proc hides processes here (hidepid), so that a box's memory can't be sampled; fix: "
-			"mount -o remount,hidepid=0 /proc, or run where groups can be written (cloche doctor)");
-	if (access(path, R_OK) < 0)
+	for (size_t i = 0; i < sizeof(seen) / sizeof(seen[0]); i++) {
+		snprintf(path, sizeof(path), "/proc/%d/statm", (int)seen[i]);
+		if (access(path, R_OK) == 0)
+			continue;
+		if (errno == ENOENT)
+			return err_set(
+				e, ERR_MISSING,
+				"/proc hides processes here (hidepid), so that a box's memory can't be sampled; fix: "
+				"mount -o remount,hidepid=0 /proc, or run where groups can be written (cloche doctor)");
 		return err_sys(e, "the box's memory can't be sampled: %s", path);
+	}
 	l->init = pid;
 	/* Most boxes have ended before the first look is due. */
 	l->due_us = limits_now_us() + PERIOD_MS * 1000ull;

@@ -77,7 +77,7 @@ static void stream(const uint8_t *data, size_t n)
 		fcntl(sv[0], F_SETFL, O_NONBLOCK);
 		memset(&d, 0, sizeof(d));
 		d.fd = sv[0];
-		d.deadline_us = 0; /* never waits: all there will be is there */
+		d.timeout_ms = 0; /* never waits: all there will be is there */
 		judge(dbus_call(&d, &ping, NULL, &in, &e), &in, &e);
 		if (d.have > sizeof(d.in) || d.skipped > DBUS_SKIP_MAX)
 			abort();

@@ -106,3 +106,31 @@ def test_read_only_volume(place_at):
         assert r.rc == 125 and r.out == b"" and b"untrusted profile takes nothing less" in r.err, (kind, who, r)
     else:
         assert r.rc == 0 and r.out == b"given\n/data/given\n", (kind, who, r)
+
+
+SUBVOLUME = """
+import fcntl, os, struct, time
+top = os.open("/workspace", os.O_RDONLY)
+fcntl.ioctl(top, 0x5000940e, bytearray(struct.pack("q", 0) + b"sub".ljust(4088, bytes(1))))  # BTRFS_IOC_SUBVOL_CREATE
+with open("/workspace/sub/f", "wb") as f:
+    f.write(bytes(1 << 20) * 40)
+    f.flush()
+    os.fsync(f.fileno())
+time.sleep(%d)
+print("hidden")
+"""
+
+
+def test_a_subvolume_is_part_of_the_workspace(place_at):
+    """Anybody may make one; it has a device number of its own, as a file system that is mounted there."""
+    kind, who, d = place_at
+    if kind != "btrfs":
+        return
+    ws = d / "ws"
+    ws.mkdir()
+    os.chown(ws, d.stat().st_uid, d.stat().st_gid)
+    r = cloche(who, "--workspace-max", "10m", "--workspace", ws, "--", "python3", "-c", SUBVOLUME % 30)
+    assert r.rc == 137 and b"workspace_full" in r.err, (who, r)
+    sh(f"rm -rf {ws}/*")
+    r = cloche(who, "--workspace-max", "100m", "--workspace", ws, "--", "python3", "-c", SUBVOLUME % 0)
+    assert r.rc == 0 and r.out == b"hidden\n", (who, r)

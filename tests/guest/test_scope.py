@@ -153,7 +153,7 @@ def test_gc_against_starts():
     try:
         for _ in range(6):
             r = box("--require-limits", "--", "echo", "ran", timeout=300)
-            assert r.rc == 0 and r.o.out == "ran\n" and r.o["limits"]["memory"]["rung"] == "scope", r.o
+            assert r.rc == 0 and r.o.out == "ran\n" and r.o["limits"]["memory"]["rung"] == "scope", r.o.fault
     finally:
         stop.kill()
         stop.wait()

@@ -33,7 +33,8 @@ def streamed(r, rc, fault):
 def test_oom(box, probe, how):
     path = probe.path("memory")
     o = check(box("--memory", "64m", *probe.mount, path, how, 96, 3000), 137, "oom")
-    assert o.fault["filled_by"] == "anonymous", o.fault
+    # On v2 the whole group is gone in one go: what filled it is known only where a look came before.
+    assert o.fault["filled_by"] in (["anonymous", None] if o["limits"]["memory"]["rung"] in ("cgroup2", "scope") else ["anonymous"]), o.fault
     assert "parent went on" not in o.out and "survived" not in o.out
     assert o["limits"]["memory"]["effective"] <= 64 << 20
 
@@ -151,7 +152,7 @@ def test_timeout_takes_the_stubborn_too(box, probe, extra):
 
 def test_kill_after_sends_term_first(box):
     script = "trap 'echo asked; exit 9' TERM; while :; do sleep 0.05; done"
-    o = check(box("--timeout", "300ms", "--kill-after", "20s", "sh", "-c", script), 124, "timeout", exit_code="any")
+    o = check(box("--timeout", "2s", "--kill-after", "20s", "sh", "-c", script), 124, "timeout", exit_code="any")
     assert o.out == "asked\n"
     assert o["duration_ms"] < 15000
     o = check(box("--timeout", "300ms", "sh", "-c", script), 124, "timeout", exit_code="any")

@@ -174,7 +174,7 @@ def test_host(name, place):
             assert any(w in r["detail"] + (r["fix"] or "") for r in failing), (w, d)
         return
     o = box_runs(host, place, kind)
-    assert row["box"]["status"] == ("degraded" if kind.startswith(NO_PROC) else "ok"), d
+    assert row["box"]["status"] == ("degraded" if kind.startswith(NO_PROC) else "ok"), row["box"]
     memory = o["limits"]["memory"]
     assert (row["limits"]["status"] == "ok") == memory["enforced"] and memory["rung"] in row["limits"]["detail"], (d, o)
     if kind in ("supervised", "runs"):

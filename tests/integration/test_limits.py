@@ -84,7 +84,7 @@ def test_pids_cap_is_an_event_and_no_fault(box, probe, supervised):
 
 
 def test_pids_cap_counts_threads(box):
-    code = ("import threading, time\nn = 0\ntry:\n  for i in range(100): threading.Thread(target=time.sleep, args=(1,), daemon=True)"
+    code = ("import threading, time\nn = 0\ntry:\n  for i in range(100): threading.Thread(target=time.sleep, args=(300,), daemon=True)"
             ".start(); n += 1\nexcept RuntimeError: pass\nprint(n)")
     assert int(box("--pids", 30, "python3", "-c", code).o.out) < 30
     assert int(box("--pids", 150, "python3", "-c", code).o.out) == 100

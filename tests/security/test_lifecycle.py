@@ -122,7 +122,6 @@ def test_a_stubborn_family_dies_with_its_owner(own_program, probe, stop):
 def test_a_stopped_init_dies_with_its_owner(own_program, probe):
     """One that stands still, as in a mount that hangs, reads no hang-up; the death signal reaches it all the same."""
     mark = "stop" + uuid.uuid4().hex
-    before = namespaced()
     p = start(own_program, probe, "sleep", mark)
     pids = attack.wait_marked(mark)
     assert pids
@@ -131,7 +130,7 @@ def test_a_stopped_init_dies_with_its_owner(own_program, probe):
     assert boxlib.wait_for(lambda: attack.status_of(init)["State"].startswith("T"), timeout=10), "no control"
     p.kill()
     p.wait(20)
-    gone = boxlib.wait_for(lambda: not boxlib.find_marked(mark) and not namespaced() - before, timeout=10)
+    gone = boxlib.wait_for(lambda: not boxlib.find_marked(mark) and init not in namespaced(), timeout=10)
     if not gone:
         os.kill(init, signal.SIGKILL)
     assert gone
