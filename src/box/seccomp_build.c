@@ -124,10 +124,10 @@ static int tail(struct builder *b, unsigned class)
 	return b->at[class];
 }
 
-/* Argument n is a mode; set-id bits are refused. */
-static int put_mode(struct builder *b, unsigned n)
+/* Argument n is a mode without any of these bits. */
+static int put_mode(struct builder *b, unsigned n, uint32_t bits)
 {
-	put_if(b, BPF_JSET, SC_SETID_BITS, tail(b, SC_EPERM), tail(b, SC_ALLOW));
+	put_if(b, BPF_JSET, bits, tail(b, SC_EPERM), tail(b, SC_ALLOW));
 	return put_load(b, ARG_LOW(n));
 }
 
@@ -135,7 +135,7 @@ static int put_mode(struct builder *b, unsigned n)
  * not looked at. */
 static int put_open(struct builder *b, unsigned flags, unsigned mode)
 {
-	int check = put_mode(b, mode);
+	int check = put_mode(b, mode, SC_SETID_BITS);
 
 	put_if(b, BPF_JSET, SC_OPEN_CREATES, check, tail(b, SC_ALLOW));
 	return put_load(b, ARG_LOW(flags));
@@ -292,9 +292,13 @@ static int put_tail(struct builder *b, unsigned class)
 	case SC_ARG_PERSONALITY:
 		return put_personality(b);
 	case SC_ARG_MODE1:
-		return put_mode(b, 1);
+		return put_mode(b, 1, SC_SETID_BITS);
 	case SC_ARG_MODE2:
-		return put_mode(b, 2);
+		return put_mode(b, 2, SC_SETID_BITS);
+	case SC_ARG_MKNOD1:
+		return put_mode(b, 1, SC_SETID_BITS | SC_DEVICE_BIT);
+	case SC_ARG_MKNOD2:
+		return put_mode(b, 2, SC_SETID_BITS | SC_DEVICE_BIT);
 	case SC_ARG_OPEN1:
 		return put_open(b, 1, 2);
 	case SC_ARG_OPEN2:

@@ -12,6 +12,11 @@ static bool sets_id(uint64_t mode)
 	return ((mode_t)mode & (S_ISUID | S_ISGID)) != 0;
 }
 
+static enum sc_verdict expect_mknod(uint64_t mode)
+{
+	return sets_id(mode) || (mode_t)mode & S_IFCHR ? SC_EPERM : SC_ALLOW;
+}
+
 static enum sc_verdict expect_open(uint64_t flags, uint64_t mode)
 {
 	bool creates = ((int)flags & (int)SC_OPEN_CREATES) != 0;
@@ -117,6 +122,10 @@ enum sc_verdict sc_expect(enum sc_arch arch, const struct sc_request *rq, int nr
 		return allow_if(!sets_id(args[1]), SC_EPERM);
 	case SC_ARG_MODE2:
 		return allow_if(!sets_id(args[2]), SC_EPERM);
+	case SC_ARG_MKNOD1:
+		return expect_mknod(args[1]);
+	case SC_ARG_MKNOD2:
+		return expect_mknod(args[2]);
 	case SC_ARG_OPEN1:
 		return expect_open(args[1], args[2]);
 	case SC_ARG_OPEN2:

@@ -31,6 +31,8 @@ enum sc_class {
 	SC_ARG_MODE2,	    /* ... at argument 2 */
 	SC_ARG_OPEN1,	    /* flags at 1, mode at 2, which counts only when the flags create */
 	SC_ARG_OPEN2,	    /* flags at 2, mode at 3 */
+	SC_ARG_MKNOD1,	    /* no device and no set-id bits in a mode at argument 1 */
+	SC_ARG_MKNOD2,	    /* ... at argument 2 */
 	SC_ARG_SELF,	    /* argument 0 is pid 0: the caller itself */
 	SC_ARG_PRLIMIT,	    /* the same, or nothing is set */
 	SC_ARG_SETPRIORITY, /* PRIO_PROCESS of 0 */
@@ -51,6 +53,7 @@ enum sc_class {
 		       flag of clone(2) */
 #define SC_UNSHARE_OK 0x00040600u   /* CLONE_FS, CLONE_FILES, CLONE_SYSVSEM */
 #define SC_SETID_BITS 06000u	    /* S_ISUID, S_ISGID */
+#define SC_DEVICE_BIT 020000u	    /* of S_IFCHR and S_IFBLK, and of no other kind of node */
 #define SC_OPEN_CREATES 0x00400040u /* O_CREAT, __O_TMPFILE */
 #define SC_X32_BIT 0x40000000u
 
