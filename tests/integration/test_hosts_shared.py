@@ -75,7 +75,7 @@ def test_output_into_a_file_that_may_not_grow(tmp_path):
     with open(tmp_path / "out", "wb") as f:
         r = subprocess.run(["prlimit", "--fsize=4096", boxlib.CLOCHE, "run", "-q", "--", "sh", "-c", "head -c 100000 /dev/zero"],
                            stdout=f, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=boxlib.base_env(), timeout=boxlib.HANG)
-    assert r.returncode in (125, 141) and b"can't write the command's output: File too large" in r.stderr, r
+    assert r.returncode in (125, 141) and b"can't deliver the command's input or output: File too large" in r.stderr, r
     assert (tmp_path / "out").stat().st_size == 4096
 
 
