@@ -84,7 +84,7 @@ test-long: test fuzz sanitize
 	@$(PYTHON) tests/faults/faults.py --every
 	@PYTHON=$(PYTHON) tools/mutants
 	@bench/many --at-once 1000 --in-a-row 10000
-	@CLOCHE_KILLS=1000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py
+	@CLOCHE_KILLS=1000 CLOCHE_PARALLEL=10000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py tests/integration/test_many.py
 	@tools/fresh-root
 
 analyze: $(B)/test-clang/build.ninja

@@ -1,6 +1,7 @@
 """Many boxes at once and in a row: each is well, and the kernel gets everything back (bench/many is the measure; `make test-long` runs it with
 1,000 and 10,000)."""
 import json
+import os
 import subprocess
 import sys
 
@@ -19,6 +20,14 @@ def test_no_leak(tmp_path):
     found = json.loads(said.read_text())
     assert found["at once"]["boxes"] == 100 and found["at once"]["grew"]["processes"] >= 200, found
     assert found["in a row"]["boxes"] == 300, found
+
+
+def test_short_runs_in_parallel():
+    """No flake among short runs that overlap; a long run makes it 10,000."""
+    n = os.environ.get("CLOCHE_PARALLEL", "400")
+    r = subprocess.run([sys.executable, boxlib.ROOT / "bench" / "many", "--at-once", "0", "--in-a-row", n, "--jobs", "20", "--cloche", boxlib.CLOCHE],
+                       capture_output=True, text=True, timeout=3600, env=boxlib.base_env(), check=False)
+    assert f"{n} boxes, 20 at any time" in r.stdout and "bench/many:" not in r.stderr, r
 
 
 def test_policies_do_not_mix(ws):
