@@ -458,6 +458,12 @@ void limits_kill(struct limits *l)
 		(void)fd_write_file_at(l->into, "cgroup.kill", "1");
 }
 
+void limits_freeze(struct limits *l, bool on)
+{
+	if (l->into >= 0)
+		(void)fd_write_file_at(l->into, "cgroup.freeze", on ? "1" : "0");
+}
+
 void limits_close(struct limits *l)
 {
 	if (l->rung)

@@ -227,6 +227,9 @@ enum limit_hit limits_check(struct limits *l);
 void limits_usage(struct limits *l, struct limit_usage *ret);
 /* Kills all that is in the group, if there is one that can do so at once. */
 void limits_kill(struct limits *l);
+/* Stops all that is in the group, init too, or lets it go on, if there is one that can. What is
+ * stopped so can still be killed. */
+void limits_freeze(struct limits *l, bool on);
 /* Kills what may still be inside, removes the groups, closes descriptors. Never fails loudly; what
  * stays is for `cloche gc`. */
 void limits_close(struct limits *l);

@@ -138,9 +138,11 @@ static void on_stop(struct live *b)
 		return;
 	terminal_restore(&b->terminal);
 	send_signal(b, SIGSTOP);
+	limits_freeze(&b->limits, true); /* those who left the command's group, too */
 	(void)raise(SIGTSTP);
 	sigprocmask(SIG_UNBLOCK, &stop, NULL);
 	sigprocmask(SIG_BLOCK, &stop, NULL);
+	limits_freeze(&b->limits, false);
 	send_signal(b, SIGCONT);
 	terminal_again(&b->terminal);
 }

@@ -6,6 +6,7 @@ The rest needs root and a v2 tree with or without controllers.
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -379,6 +380,39 @@ def test_a_tree_without_controllers_still_kills(box):
         ended(p)
         assert boxlib.wait_for(lambda: box("true", **how).rc == 0 and not left_in(theirs))
         assert box("--supervised", "ls", "/sys", **how).rc != 0
+
+
+@pytest.mark.root
+def test_a_tree_without_controllers_still_freezes():
+    """A stop of cloche stops all of the box, also those who have left the command's process group; and they go on with it."""
+    mount = v2_mount()
+    if not mount:
+        pytest.skip("no cgroup v2 tree here")
+    mark = f"71.{time.monotonic_ns()}"
+    with group(mount) as outer, group(outer, owner=USER) as theirs, caller(theirs, USER) as how:
+        stand = how.pop("preexec_fn")
+
+        def job():
+            """A process group of its own in this session: one that a stop key may stop."""
+            os.setpgid(0, 0)
+            stand()
+        p = boxlib.start("sh", "-c", f"setsid sleep {mark} & echo up; wait", start_new_session=False, preexec_fn=job, **how)
+        try:
+            assert p.stdout.readline() == b"up\n"
+            away = boxlib.wait_for(lambda: boxlib.find_marked(mark))[0]
+            events = group_of(away) / "cgroup.events"
+            assert events.parent.parent == theirs and "frozen 0" in events.read_text()
+            os.kill(p.pid, signal.SIGTSTP)
+            assert boxlib.wait_for(lambda: "frozen 1" in events.read_text())
+            os.kill(p.pid, signal.SIGCONT)
+            assert boxlib.wait_for(lambda: "frozen 0" in events.read_text())
+            os.kill(p.pid, signal.SIGTSTP)
+            assert boxlib.wait_for(lambda: "frozen 1" in events.read_text())
+            p.kill()  # who is frozen dies with its owner all the same
+            assert boxlib.wait_for(lambda: not boxlib.find_marked(mark))
+        finally:
+            p.kill()
+            p.communicate()
 
 
 @pytest.mark.root
