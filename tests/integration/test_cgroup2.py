@@ -188,7 +188,8 @@ def test_the_box_sees_its_own_group_and_no_more(box, place):
 def test_every_process_is_born_inside(box, place, probe):
     """No process of a box is ever outside: what it uses while it is built counts, and init is there from the start."""
     o = box("--memory", "64m", *probe.mount, probe.path("memory"), "gradual", 160, 3000, env=named(place)).o
-    assert (o.fault_type, o.fault["filled_by"], o["exit_code"]) == ("oom", "anonymous", 137), o
+    assert (o.fault_type, o["exit_code"]) == ("oom", 137), o
+    assert o.fault["filled_by"] in ("anonymous", None), o  # None: the group was gone in one go, before a look into it
     assert o["events"]["oom_kills"] > 0 and o["limits"]["memory"]["rung"] == "cgroup2"
     assert o["usage"]["cpu_sys_us"] > 0 and 60 * MIB < o["usage"]["memory_peak_bytes"] <= 64 * MIB
     assert not left_in(place)
