@@ -51,6 +51,7 @@ static const struct {
 	{ "proc/bus", true },
 	{ "proc/scsi", true },
 	{ "proc/asound", true },
+	{ "proc/driver", true }, /* the clock of the board, and what graphics drivers tell */
 };
 
 /* Appends formatted text to the arena. NULL when it does not fit, and then the plan counts as too

@@ -202,7 +202,7 @@ START_TEST(proc_is_masked)
 {
 	static const char *const files[] = { "keys", "kallsyms", "cmdline", "partitions", "diskstats", "config.gz", "modules",
 					     "latency_stats", "sched_debug" };
-	static const char *const dirs[] = { "fs", "acpi", "bus", "scsi", "asound" };
+	static const char *const dirs[] = { "fs", "acpi", "bus", "scsi", "asound", "driver" };
 	int proc;
 	char path[64];
 
