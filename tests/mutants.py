@@ -76,10 +76,12 @@ mutant("namespaces by unshare", (BUILD, "put_if(b, BPF_JSET, ~SC_UNSHARE_OK,", "
        tests=[S + "test_syscalls.py::test_refused"])
 mutant("namespaces by clone3", (POLICY, '"mkdir mkdirat"', '"mkdir mkdirat clone3"'), (POLICY, '"clone3 openat2', '"openat2'),
        tests=[S + "test_syscalls.py::test_refused"])
-for call in ("openat2", "io_uring_setup", "userfaultfd", "keyctl", "add_key", "perf_event_open"):
+for call in ("openat2", "io_uring_setup", "userfaultfd", "keyctl", "perf_event_open"):
     mutant(f"call {call}", *in_policy(call), tests=[S + ("test_files.py::test_setid_bits" if call == "openat2" else "test_syscalls.py::test_refused")])
 for call in ("process_vm_readv", "process_vm_writev"):
     mutant(f"call {call}", *in_policy(call), tests=[S + "test_syscalls.py::test_refused"])
+mutant("call add_key", (POLICY, '"mkdir mkdirat"', '"mkdir mkdirat add_key"'), (POLICY, '"add_key request_key', '"request_key'),
+       tests=[S + "test_syscalls.py::test_refused"])
 mutant("call ptrace", (POLICY, '"mkdir mkdirat"', '"mkdir mkdirat ptrace"'), (POLICY, '"ptrace process', '"process'),
        tests=[S + "test_syscalls.py::test_refused"])
 mutant("families of sockets", (BUILD, "at = put_if(b, BPF_JEQ, 16 /* AF_NETLINK */, netlink, refuse);",
@@ -111,7 +113,8 @@ mutant("memfds where memory is only sampled", (LAUNCH, ".hide_memfd = !memory,",
 
 # ---- the listener ----
 mutant("an escape is only refused", (NOTIFY, "case SC_END:\n\t\tend_box(n, req); /* never answered: the caller dies where it stands */\n\t\treturn;",
-                                     "case SC_END:\n\t\trecord(n, req, (struct box_denied){ 0 });\n\t\tbreak;"), tests=[S + "test_escape.py::test_ends_the_box"])
+                                     "case SC_END:\n\t\trecord(n, req, (struct box_denied){ 0 });\n\t\tbreak;"),
+       tests=[S + "test_escape.py::test_ends_the_box"])
 mutant("mount is no escape", *in_policy("umount2"), tests=[S + "test_escape.py::test_ends_the_box"])
 mutant("an escape taken away by a signal is none", (NOTIFY, "if (!sc_notifies_ordinary(sc_native(), n->request)) {", "if (false) {"),
        (LOCKS, "SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;", "SECCOMP_FILTER_FLAG_NEW_LISTENER;"),
