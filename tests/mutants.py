@@ -76,10 +76,12 @@ mutant("namespaces by unshare", (BUILD, "put_if(b, BPF_JSET, ~SC_UNSHARE_OK,", "
        tests=[S + "test_syscalls.py::test_refused"])
 mutant("namespaces by clone3", (POLICY, '"mkdir mkdirat"', '"mkdir mkdirat clone3"'), (POLICY, '"clone3 openat2', '"openat2'),
        tests=[S + "test_syscalls.py::test_refused"])
-for call in ("openat2", "io_uring_setup", "userfaultfd", "keyctl", "add_key", "perf_event_open"):
+for call in ("openat2", "io_uring_setup", "userfaultfd", "keyctl", "perf_event_open"):
     mutant(f"call {call}", *in_policy(call), tests=[S + ("test_files.py::test_setid_bits" if call == "openat2" else "test_syscalls.py::test_refused")])
 for call in ("process_vm_readv", "process_vm_writev"):
     mutant(f"call {call}", *in_policy(call), tests=[S + "test_syscalls.py::test_refused"])
+mutant("call add_key", (POLICY, '"mkdir mkdirat"', '"mkdir mkdirat add_key"'), (POLICY, '"add_key request_key', '"request_key'),
+       tests=[S + "test_syscalls.py::test_refused"])
 mutant("call ptrace", (POLICY, '"mkdir mkdirat"', '"mkdir mkdirat ptrace"'), (POLICY, '"ptrace process', '"process'),
        tests=[S + "test_syscalls.py::test_refused"])
 mutant("families of sockets", (BUILD, "at = put_if(b, BPF_JEQ, 16 /* AF_NETLINK */, netlink, refuse);",
