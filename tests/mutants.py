@@ -2,18 +2,19 @@
 
 A row: its name; the edits that take the lock out, each a file and a text in it that stands there exactly once
 and what replaces it; the tests. `refuses` marks a lock without which the kernel gives no box at all, so that it can't be missing unseen.
-`who` is "root" where the attack needs that caller. A test "unit:NAME" is a program of tests/unit.
+`who` is "root" where the attack needs that caller. A test "unit:NAME" is a program of tests/unit. `place` is the row of guest/places.tsv in
+whose guest the tests run, where this machine has no such rung.
 
 What is not here: locks behind which another one stands that refuses the same thing, so that no attack can tell. They are in EQUIVALENT.
 """
 import os
 
-S, I = "security/", "integration/"
+S, I, G = "security/", "integration/", "guest/"
 ROWS = []
 
 
-def mutant(name, *edits, tests=(), refuses=False, who="any"):
-    ROWS.append({"name": name, "edits": edits, "tests": tests, "refuses": refuses, "who": who})
+def mutant(name, *edits, tests=(), refuses=False, who="any", place=None):
+    ROWS.append({"n": len(ROWS), "name": name, "edits": edits, "tests": tests, "refuses": refuses, "who": who, "place": place})
 
 
 def here(path):
@@ -21,15 +22,16 @@ def here(path):
     return os.path.exists(path)
 
 
-def in_policy(name):
-    """A call that the filter refuses, let through."""
-    return (("src/box/seccomp_policy.c", f'"mkdir mkdirat"', f'"mkdir mkdirat {name}"'),
-            ("src/box/seccomp_policy.c", f" {name} ", " "))
+def in_policy(name, before=" "):
+    """A call that the filter refuses, let through. `before` stands before it in the sources."""
+    return (("src/box/seccomp_policy.c", '"mkdir mkdirat"', f'"mkdir mkdirat {name}"'),
+            ("src/box/seccomp_policy.c", f"{before}{name} ", before))
 
 
 LAUNCH, INIT, LOCKS, OPS, PLAN = (f"src/box/{n}.c" for n in ("launch", "init", "locks", "ops", "plan"))
 BUILD, POLICY, COMMAND, NOTIFY, MONITOR = (f"src/box/{n}.c" for n in ("seccomp_build", "seccomp_policy", "command", "notify", "monitor"))
 CG1, RLIMITS, SUPERVISED, RELAY = (f"src/box/{n}.c" for n in ("cgroup1", "rlimits", "supervised", "relay"))
+CG2, WHERE2, SCOPE, MANAGER, LIMITS, GROUPS = (f"src/box/{n}.c" for n in ("cgroup2", "cgroup2_where", "scope", "manager", "limits", "groups"))
 FLAGS = "CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS"
 
 # ---- namespaces ----
@@ -219,6 +221,83 @@ mutant("cgroup1: whose kill it was", (CG1, 'return group_counter(text, "oom_kill
 mutant("cpus by affinity", (RLIMITS, "if (spec->limits.cpus > 0 && narrow(", "if (spec->limits.cpus < 0 && narrow("),
        tests=[I + "test_run_basics.py::test_cpus_are_told_to_programs"])
 
+# ---- limits: groups of cgroup v2 ----
+V2 = I + "test_cgroup2.py::"
+ASKED, SEEN, PARTIAL = (V2 + t for t in ("test_the_kernel_holds_what_was_asked", "test_the_box_sees_its_own_group_and_no_more", "test_memory_without_pids"))
+
+
+def delegated(name, *edits, test=ASKED, place="delegated"):
+    mutant("cgroup2: " + name, *edits, tests=[test], place=place)
+
+
+delegated("memory", (CG2, 'if (group_set(dir, "memory.max", want, &got) < 0)', "if ((got = want) != want)"))
+delegated("swap", (CG2, 'if (group_set(dir, "memory.swap.max", 0, &v) < 0) {', "if ((v = 0) != 0) {"))
+delegated("a kill of the whole group", (CG2, 'if (group_set(dir, "memory.oom.group", 1, &v) < 0 && errno != ENOENT)', "if (false)"))
+delegated("pids", (CG2, 'if (group_set(l->dir[SLOT_GROUP], "pids.max", want + LIMIT_INIT_PIDS, &got) < 0)',
+                   "if ((got = want + LIMIT_INIT_PIDS) == 0)"))
+delegated("cpus", (CG2, 'if (fd_write_file_at(l->dir[SLOT_GROUP], "cpu.max", asked) < 0 ||', "if ("),
+          (CG2, "if (strcmp(asked, got) != 0)", "if (false)"), test=V2 + "test_cpu_quota_is_in_the_group", place="root")
+delegated("weight of io", (CG2, 'if (fd_write_file_at(l->dir[SLOT_GROUP], "io.weight", text) < 0 ||', "if ("),
+          (CG2, 'if (!group_counter(text, "default", &got) || got != weight)', "if (false)"),
+          test=V2 + "test_io_weight_is_in_the_group", place="root")
+for what, old in (("memory", "if (got > want || want - got >= page)"), ("swap", "} else if (v != 0) {"),
+                  ("pids", "if (got != want + LIMIT_INIT_PIDS)"), ("cpus", "if (strcmp(asked, got) != 0)"),
+                  ("io weight", 'if (!group_counter(text, "default", &got) || got != weight)')):
+    mutant(f"cgroup2: what the kernel made of it ({what})", (CG2, old, "} else if (false) {" if old[0] == "}" else "if (false)"),
+           tests=["unit:limits_live"])
+delegated("whose kill it was", (CG2, 'return group_counter(text, "oom_kill", ret);', 'return group_counter(text, "low", ret);'),
+          test=V2 + "test_every_process_is_born_inside")
+delegated("the group stays", (CG2, "group_remove(l->parent[SLOT_GROUP], l->dir[SLOT_GROUP], l->name);", ";"),
+          test=V2 + "test_every_process_is_born_inside")
+delegated("what a killed cloche left stays",
+          (CG2, "return l->parent[SLOT_GROUP] >= 0 ? group_sweep(l->parent[SLOT_GROUP], max) : 0;", "return l && max ? 0 : 0;"),
+          test=V2 + "test_a_killed_cloche_leaves_an_empty_group_to_the_next")
+delegated("the box is born outside", (LAUNCH, "args->flags |= SYS_CLONE_INTO_CGROUP;", ";"))
+delegated("no cgroup namespace", (INIT, "unshare(CLONE_NEWCGROUP) < 0", "false"), test=SEEN)
+delegated("the whole tree is mounted", (INIT, "if (a->plan->own_group && init_cgroupns(e) < 0)\n\t\treturn err_at(e, STAGE_NAMESPACE);\n", ""),
+          (INIT, "\tmark(in, MARK_ROOT);\n", "\tmark(in, MARK_ROOT);\n\tif (a->plan->own_group && init_cgroupns(e) < 0)\n\t\treturn -1;\n"), test=SEEN)
+delegated("the group's files are writable", (OPS, '"cgroup2", MS_RDONLY | MS_NOSUID', '"cgroup2", MS_NOSUID'), test=SEEN)
+delegated("a missing controller is called enforced",
+          (CG2, " &&\n\t\t    faccessat(l->dir[SLOT_GROUP], holds[i].file, W_OK, 0) == 0)", ")"),
+          (CG2, 'if (group_set(l->dir[SLOT_GROUP], "pids.max", want + LIMIT_INIT_PIDS, &got) < 0)',
+           'got = want + LIMIT_INIT_PIDS;\n\tif (group_set(l->dir[SLOT_GROUP], "pids.max", got, &got) < 0 && errno != ENOENT)'),
+          test=PARTIAL, place="root")
+delegated("half is enough for --require-limits", (LIMITS, "if (l->rest)\n\t\treturn err_set(", "if (l->rest && !l->rung)\n\t\treturn err_set("),
+          (LIMITS, "if (!l->state[LIMIT_MEMORY].enforced || !l->state[LIMIT_PIDS].enforced)", "if (false)"), test=PARTIAL, place="root")
+delegated("a controller that was taken away", (CG2, "\tlook_again(l);\n", ""), test=V2 + "test_a_controller_that_is_taken_away_is_told")
+delegated("a named group that can't be used is passed over", (WHERE2, "\t\te->kind = ERR_REFUSED;\n\t\treturn -1;\n", ""),
+          test=V2 + "test_a_named_group_is_used_or_nothing")
+delegated("the way into a named group", (WHERE2, "|| enterable(real, e) < 0)", ")"), test=V2 + "test_a_group_that_cannot_be_entered", place="root")
+delegated("a lone container stays as it was left", (CG2, "\tif (l->dir[SLOT_ASIDE] >= 0)\n\t\tstep_back(l);\n", ""),
+          test=V2 + "test_alone_in_a_container", place="root")
+mutant("--require-limits where nothing holds them", (LIMITS, "if ((want->supervised || want->require) && ", "if (want->supervised && "),
+       (LIMITS, "return want->require ? held_by_kernel(l, want, e) : 0;", "return 0;"),
+       tests=[G + "test_places.py::test_require_limits_runs_or_says_what_to_change"], place="loner")
+
+# ---- limits: groups of a unit of the user's manager ----
+SC, LOGIN = G + "test_scope.py::", "test_a_login_is_held_by_the_kernel"
+
+
+def scope(name, *edits, test=LOGIN):
+    mutant("scope: " + name, *edits, tests=[SC + test], place="session")
+
+
+scope("the box does not enter", (SCOPE, "if (manager_attach(&manager, group, pid, e) < 0)\n\t\treturn -1;\n\tif (!is_in(", "if (!pid && !is_in("))
+scope("memory", (CG2, 'if (group_set(dir, "memory.max", want, &got) < 0)', "if ((got = want) != want)"))
+scope("pids", (CG2, 'if (group_set(l->dir[SLOT_GROUP], "pids.max", want + LIMIT_INIT_PIDS, &got) < 0)', "if ((got = want + LIMIT_INIT_PIDS) == 0)"))
+scope("cpus", (CG2, 'if (fd_write_file_at(l->dir[SLOT_GROUP], "cpu.max", asked) < 0 ||', "if ("), (CG2, "if (strcmp(asked, got) != 0)", "if (false)"))
+scope("no cgroup namespace", (INIT, "unshare(CLONE_NEWCGROUP) < 0", "false"))
+scope("each start has its unit", (SCOPE, "\tcg2_close(l);\n\thang_up();", "\tcg2_close(l);\n\t(void)scope_retire();\n\thang_up();"),
+      test="test_one_unit_is_kept_and_reused")
+scope("gc stops a unit with boxes in it", (SCOPE, "flock(fd, LOCK_EX | LOCK_NB) == 0 && empty(fd) &&", "empty(fd) < 2 &&"),
+      test="test_gc_stops_it_only_when_empty")
+mutant("scope: what the manager says is believed", (SCOPE, "if (!is_in(l->dir[SLOT_GROUP], pid)) /*", "if (false) /*"),
+       tests=[I + "test_bad_manager.py::test_one_that_moves_nobody_is_not_believed"], place="root")
+mutant("scope: anybody's socket", ("src/base/dbus.c", "if (c.uid != geteuid() && c.uid != 0)", "if (false)"),
+       tests=[I + "test_bad_manager.py::test_a_strangers_socket_is_not_talked_to"], who="root")
+mutant("scope: a manager anywhere", (MANAGER, "strcmp(place.group + len - (sizeof(own_scope) - 1), own_scope) != 0", "len > sizeof(place.group)"),
+       tests=[I + "test_bad_manager.py::test_one_outside_of_a_managers_group_is_not_believed"], who="root")
+
 # ---- limits: without groups, and of the rest ----
 mutant("supervised: memory", (SUPERVISED, "if (bytes > l->memory_cap) {", "if (bytes > ~0ull - 1) {"), tests=[I + "test_limits.py::test_supervised_memory"])
 mutant("supervised: pids", (RLIMITS, "if (!w[RLIMIT_NPROC].set || w[RLIMIT_NPROC].hard > cap)", "if (false)"),
@@ -248,8 +327,10 @@ EQUIVALENT = {
     "capset": "the bounding set is empty, so that the command's execve takes the rest",
     "chroot, sethostname, settimeofday and the other calls that need capabilities": "refused by the kernel as well, the capabilities being gone",
     "a fresh terminal system for each box": "the kernel has no other kind any more",
+    "cgroup.kill": "init's end takes the box with it, in a group or not: the file only spares the wait for it",
+    "the event of memory.events": "the kernel kills init with the rest and the count is read at the end; the event is for the look at what filled the "
+                                  "group, which may come too late anyhow",
+    "a unit that is stopped between two steps of a start": "whether a test meets that moment is chance",
+    "the lock of a living cloche's group": "the kernel removes no group with a process in it",
     "setgroups": "the kernel takes no map of an ordinary user's without it",
 }
-
-# Rungs that this machine may not have; their tests, and what holds there, are the guest's (make test-guest).
-ELSEWHERE = ("cgroup2", "scope")

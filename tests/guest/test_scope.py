@@ -64,7 +64,7 @@ def test_a_login_is_held_by_the_kernel(no_unit):
     assert limits_of(r) == {k: ("scope", True) for k in ("memory", "pids", "cpus")}
     assert r.o.out == "0::/\n"  # its own group is the root of what it sees
     assert r.o["usage"]["memory_peak_bytes"] > 0 and r.o["usage"]["pids_peak"] >= 1
-    with running("--memory", "96m", "--pids", "33", "--", "sleep", "60") as p:
+    with running("--memory", "96m", "--pids", "33", "--cpus", "1", "--", "sleep", "60") as p:
         name = wait_for(groups)[0]
         base = unit_dir()
         init = wait_for(lambda: (base / name / "cgroup.procs").read_text().split())
@@ -72,6 +72,7 @@ def test_a_login_is_held_by_the_kernel(no_unit):
         assert (base / name / "memory.max").read_text() == f"{96 << 20}\n"
         assert (base / name / "memory.swap.max").read_text() == "0\n"
         assert (base / name / "pids.max").read_text() == "34\n"
+        assert (base / name / "cpu.max").read_text() == "100000 100000\n"
         # the box is there with all its processes, cloche is where it was started, and nothing else lives in the unit
         assert set(map(int, init)) <= set(boxlib.children_of(p.pid))
         assert own_group(p.pid) == own_group()

@@ -14,6 +14,7 @@ import time
 import pytest
 
 import boxlib
+import test_cgroup2
 
 USER = 12345
 
@@ -40,18 +41,27 @@ def error(serial):
     body = text(b"not \x1b[31mfor\nyou")
     return align(b"l\x03\x01\x01" + struct.pack("<III", len(body), 7, len(fields)) + fields, 8) + body
 
+def done(serial):
+    fields = b"\x05\x01u\0" + struct.pack("<I", serial)
+    return align(b"l\x02\x01\x01" + struct.pack("<III", 0, 7, len(fields)) + fields, 8)
+
 while True:
     c = s.accept()[0]
     got = c.recv(4096)
     if mode == "rejects":
         c.sendall(b"REJECTED EXTERNAL\r\n")
-    if mode in ("garbage", "leaves", "error"):
+    if mode in ("garbage", "leaves", "error", "lies"):
         c.sendall(b"OK 1234deadbeef\r\n")
     if mode == "garbage":
         c.recv(4096)
         c.sendall(os.urandom(64) * 64)
     if mode == "leaves":
         c.recv(4096)
+    while mode == "lies":
+        call = c.recv(4096)
+        if not call:
+            break
+        c.sendall(done(struct.unpack("<I", call[8:12])[0]))
     if mode == "error":
         call = c.recv(4096)
         c.sendall(error(struct.unpack("<I", call[8:12])[0]))
@@ -115,8 +125,9 @@ def group():
                 time.sleep(0.05)
 
 
-def refusal(env):
-    """What --require-limits says to an ordinary user; the control is that the box runs without it."""
+def refusal(env, other_rung=True):
+    """What --require-limits says to an ordinary user; the control is that the box runs without it. Where it does not refuse, another rung may
+    hold the limits here."""
     copy = pathlib.Path(f"/tmp/ct-scope-home-{os.getpid()}")
     copy.mkdir(mode=0o755, exist_ok=True)
     program = copy / "cloche"
@@ -130,7 +141,7 @@ def refusal(env):
                                   cwd="/", user=USER if boxlib.IS_ROOT else None, group=USER if boxlib.IS_ROOT else None,
                                   extra_groups=[] if boxlib.IS_ROOT else None, check=False)
         r = run("--require-limits")
-        if r.returncode == 0:
+        if r.returncode == 0 and other_rung:
             pytest.skip("the kernel holds limits here on another rung")
         control = run("-q")
         assert control.returncode == 0 and control.stdout == b"ran\n", control
@@ -164,6 +175,26 @@ def test_one_outside_of_a_managers_group_is_not_believed(group):
     """The kernel says where the manager stands; it is not asked itself."""
     with manager("error", group.parent) as place:
         assert refusal({"XDG_RUNTIME_DIR": str(place)}).startswith("the user manager has no cgroup v2 groups")
+
+
+@pytest.mark.root
+def test_one_that_moves_nobody_is_not_believed():
+    """It has a group for us and says that all is done. Whether the box is in there is asked of the kernel."""
+    parent = test_cgroup2.parent_with({"memory", "pids"})
+    if not parent:
+        pytest.skip("no cgroup v2 place with memory and pids here")
+    with test_cgroup2.group(parent, "memory", "pids") as top:
+        unit = top / "app.slice" / "cloche-boxes.service"
+        unit.mkdir(parents=True)
+        (top / "app.slice" / "cgroup.subtree_control").write_text("+memory +pids")
+        for f in (unit, unit / "cgroup.procs", unit / "cgroup.subtree_control"):
+            os.chown(f, USER, USER)
+        (top / "init.scope").mkdir()
+        with manager("lies", top / "init.scope") as place:
+            said = refusal({"XDG_RUNTIME_DIR": str(place)}, other_rung=False)
+        assert said.startswith("the user manager: AttachProcessesToUnit: done, it says, and it is not"), said
+        assert (unit / "cgroup.subtree_control").read_text().split() == ["memory", "pids"], "no control: it was not tried"
+        assert not test_cgroup2.left_in(unit)
 
 
 @pytest.mark.root

@@ -230,6 +230,23 @@ def test_pids_without_memory(box, place, probe):
         assert box("python3", "-c", memfd, env=named(whole)).o.out == "made\n"
 
 
+def test_a_controller_that_is_taken_away_is_told(box, place):
+    """As a service manager does that reconsiders a slice: the limit held for a while, and that is not called enforced."""
+    def told(take):
+        with boxlib.running("--pids", 20, "sleep", "600", env=named(place), json=True) as p:
+            sleeper = boxlib.wait_for(lambda: [i for i, name in boxlib.children_of(p.pid).items() if name == "sleep"])
+            if take:
+                (place / "cgroup.subtree_control").write_text("-pids")
+            os.kill(sleeper[0], 9)
+            out, err = p.communicate(timeout=boxlib.HANG)
+        o = boxlib.Result(["cloche"], p.returncode, out, err, 0).parse().o
+        return o["limits"]["pids"]["enforced"], any("pids controller was taken away" in n for n in o["notes"])
+
+    assert told(False) == (True, False)
+    assert told(True) == (False, True)
+    assert not left_in(place)
+
+
 def test_a_named_group_is_used_or_nothing(box, place, tmp_path):
     """CLOCHE_CGROUP fails closed: no box runs with less than what was named."""
     def said(path):

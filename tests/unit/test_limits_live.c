@@ -533,6 +533,50 @@ START_TEST(cg2_looks)
 }
 END_TEST
 
+/* Plain files in the place of a group's: what was in one before stays behind what is written, as if the kernel held another number. */
+START_TEST(cg2_reads_back)
+{
+	static const char *const files[] = { "memory.oom.group", "memory.max", "memory.swap.max", "pids.max", "cpu.max", "io.weight" };
+	const size_t n = sizeof(files) / sizeof(files[0]);
+	const struct box_limits want = { .memory = 64 << 20, .pids = 20, .cpus = 0.25, .io_weight = 77 };
+	char dir[] = "/tmp/ct-unit-XXXXXX";
+	struct limits l;
+	struct err e;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	for (size_t odd = 0; odd < n; odd++) {
+		int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+
+		for (size_t i = 0; i < n; i++) {
+			int f = openat(fd, files[i], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+			/* The first is nobody's to compare: the control. */
+			ck_assert_int_eq(i == odd && i > 0 ? write(f, "77777777777777777", 17) : 17, 17);
+			close(f);
+		}
+		r = openat(fd, "memory.events", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		ck_assert_int_eq(write(r, "oom_kill 0\n", 11), 11);
+		close(r);
+		limits_clear(&l);
+		l.rung = &limits_cgroup2;
+		l.dir[0] = fd;
+		l.held = 1u << LIMIT_MEMORY | 1u << LIMIT_PIDS | 1u << LIMIT_CPUS | 1u << LIMIT_IO_WEIGHT;
+		r = cg2_open(&l, &want, &e);
+		if (odd == 0)
+			ck_assert_msg(r == 0 && l.state[LIMIT_IO_WEIGHT].enforced, "%s", r < 0 ? e.msg : "not enforced");
+		else
+			ck_assert_msg(r == -1 && e.kind == ERR_SYS, "%s: an odd number is taken", files[odd]);
+		for (size_t i = 0; i < n; i++)
+			unlinkat(fd, files[i], 0);
+		unlinkat(fd, "memory.events", 0);
+		l.dir[0] = -1; /* no group to be removed */
+		cg2_close(&l);
+		close(fd);
+	}
+	ck_assert_int_eq(rmdir(dir), 0);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
 	tcase_set_timeout(tc, 60);
@@ -542,6 +586,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, cg1_cpus);
 	tcase_add_test(tc, cg1_sweeps_the_dead);
 	tcase_add_test(tc, cg2_looks);
+	tcase_add_test(tc, cg2_reads_back);
 	tcase_add_test(tc, supervised_sees);
 	tcase_add_test(tc, inside_lowers);
 	tcase_add_test(tc, workspace_sampled);
