@@ -8,7 +8,7 @@
  * programs; local/NAME is an image that was derived here.
  *
  * Every field is checked, character by character, before a path or an address is made of it: a
- * reference never holds "..", an empty part, a control character or a space. */
+ * reference never holds ".." as a part, an empty part, a control character or a space. */
 #pragma once
 
 #include "base/err.h"
