@@ -77,7 +77,8 @@ static const struct {
 	int number;
 } signals[] = {
 	{ "SIGTERM", 15 }, { "TERM", 15 }, { "15", 15 }, { "SIGQUIT", 3 }, { "SIGWINCH", 28 }, { "SIGSYS", 31 }, { "SIGKILL", 9 }, { "64", 64 },
-	{ "SIGRTMIN", 34 }, { "RTMAX", 64 }, { "SIGRTMAX-1", 63 }, { "SIGRTMIN+30", 64 }, { "SIGRTMIN+31", 0 }, { "SIGRTMIN+", 0 }, { "SIGRTMIN-1", 0 },
+	{ "SIGRTMIN", 34 }, { "RTMAX", 64 }, { "SIGRTMAX-1", 63 }, { "SIGRTMIN+30", 64 }, { "SIGRTMIN+31", 0 },
+	{ "SIGRTMIN+", 0 }, { "SIGRTMIN-1", 0 },
 	{ "0", 0 }, { "65", 0 }, { "-1", 0 }, { "SIG", 0 }, { "sigterm", 0 }, { "SIGNOPE", 0 }, { "15 ", 0 }, { "SIGSIGTERM", 0 },
 };
 

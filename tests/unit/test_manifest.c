@@ -39,7 +39,8 @@ START_TEST(test_manifests)
 	/* docker's, with its media types, and fields nobody knows */
 	read_doc(V "\"mediaType\":\"" IMG_MEDIA_DOCKER_MANIFEST "\",\"x\":[{}],"
 		   "\"config\":{\"mediaType\":\"application/vnd.docker.container.image.v1+json\",\"digest\":\"" D(1) "\",\"size\":0},"
-		   "\"layers\":[" LAYER("application/vnd.docker.image.rootfs.diff.tar.gzip", D(2), "1") "]}", IMG_MEDIA_DOCKER_MANIFEST "; charset=utf-8");
+		   "\"layers\":[" LAYER("application/vnd.docker.image.rootfs.diff.tar.gzip", D(2), "1") "]}",
+		 IMG_MEDIA_DOCKER_MANIFEST "; charset=utf-8");
 	ck_assert_uint_eq(doc.manifest.n_layers, 1);
 	/* no layers at all; a server that does not know the type */
 	read_doc(V CONF "}", "text/plain");
@@ -190,7 +191,8 @@ START_TEST(test_lists)
 
 	ck_assert_int_eq(img_platform_host(&want, &e), 0);
 	for (int i = 0; i < 100; i++)
-		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s" PLATFORM(D(1), "\"os\":\"linux\",\"architecture\":\"cpu-%d-abcdefgh\""), i ? "," : "", i);
+		n += (size_t)snprintf(text + n, sizeof(text) - n,
+				       "%s" PLATFORM(D(1), "\"os\":\"linux\",\"architecture\":\"cpu-%d-abcdefgh\""), i ? "," : "", i);
 	n += (size_t)snprintf(text + n, sizeof(text) - n, "]}");
 	read_doc(text, NULL);
 	assert_refused(img_index_choose(&doc.index, &want, &entry, &e), &e, ERR_REFUSED);
