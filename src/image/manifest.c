@@ -97,7 +97,7 @@ static int take_layers(const json_t *doc, struct img_manifest *m, struct err *e)
 		return -1;
 	m->n_layers = json_array_size(layers);
 	for (size_t i = 0; i < m->n_layers; i++) {
-		enum media media;
+		enum media media = MEDIA_NONE;
 		char where[32];
 
 		snprintf(where, sizeof(where), "layers[%zu]", i);
@@ -118,7 +118,7 @@ static int take_layers(const json_t *doc, struct img_manifest *m, struct err *e)
 
 static int take_manifest(const json_t *doc, struct img_manifest *m, struct err *e)
 {
-	enum media media;
+	enum media media = MEDIA_NONE;
 
 	if (take_descriptor(json_object_get(doc, "config"), "config", IMG_DOC_MAX, &media,
 			    &m->config, e) < 0)
@@ -155,7 +155,7 @@ static int take_index(const json_t *doc, struct img_index *index, struct err *e)
 		struct img_index_entry *entry = &index->entries[index->n];
 		const json_t *o = json_array_get(list, i);
 		char where[32], type[160];
-		enum media media;
+		enum media media = MEDIA_NONE;
 
 		snprintf(where, sizeof(where), "manifests[%zu]", i);
 		if (!json_is_object(o))
@@ -220,7 +220,7 @@ int img_doc_parse(const char *data, size_t n, const char *content_type, struct i
 {
 	_cleanup_json_ json_t *doc = NULL;
 	struct img_doc out = { 0 };
-	enum media media;
+	enum media media = MEDIA_NONE;
 
 	if (img_json_load(data, n, IMG_DOC_MAX, &doc, e) < 0 ||
 	    take_kind(doc, content_type, &media, e) < 0)

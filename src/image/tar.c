@@ -358,7 +358,7 @@ static int skip(struct tar *t, struct err *e)
 
 int tar_next(struct tar *t, const struct tar_entry **ret, struct err *e)
 {
-	uint8_t h[TAR_BLOCK_LEN];
+	uint8_t h[TAR_BLOCK_LEN] = { 0 };
 	int r;
 
 	*ret = NULL;

@@ -169,11 +169,22 @@ static int judge_global(const struct record *r, struct err *e)
 	return 0;
 }
 
+static int take_records(struct tar *t, char *p, size_t n, bool global, struct err *e)
+{
+	char none[1] = "";
+	struct record r = { none, none, 0 };
+
+	for (char *end = p + n; p < end;)
+		if (next_record(&p, end, &r, e) < 0 ||
+		    (global ? judge_global(&r, e) : take_record(t, &r, e)) < 0)
+			return -1;
+	return 0;
+}
+
 int tar_pax(struct tar *t, uint64_t n, bool global, struct err *e)
 {
-	struct record r;
-	char *meta, *p, *end;
-	int bad_record = 0;
+	char *meta;
+	int r;
 
 	if (!global && t->ext.pax)
 		return err_set(e, ERR_REFUSED, "an entry has two extended headers");
@@ -184,20 +195,17 @@ int tar_pax(struct tar *t, uint64_t n, bool global, struct err *e)
 	if (!meta)
 		return err_sys(e, "archive");
 	meta[n] = '\0';
-	bad_record = tar_take_meta(t, meta, n, e);
-	for (p = meta, end = meta + n; p < end && bad_record == 0;) {
-		bad_record = next_record(&p, end, &r, e);
-		if (bad_record == 0)
-			bad_record = global ? judge_global(&r, e) : take_record(t, &r, e);
-	}
+	r = tar_take_meta(t, meta, n, e);
+	if (r == 0)
+		r = take_records(t, meta, (size_t)n, global, e);
 	if (global) {
 		free(meta);
-		return bad_record;
+		return r;
 	}
 	free(t->meta);
 	t->meta = meta;
 	t->ext.pax = true;
-	return bad_record;
+	return r;
 }
 
 static int add_piece(struct tar *t, uint64_t offset, uint64_t len, struct err *e)
@@ -211,7 +219,7 @@ static int add_piece(struct tar *t, uint64_t offset, uint64_t len, struct err *e
 	if (t->n_pieces == TAR_SPARSE_MAX)
 		return err_set(e, ERR_REFUSED, "a sparse file has more than %d pieces",
 			       TAR_SPARSE_MAX);
-	if (t->n_pieces == t->cap_pieces) {
+	if (!t->pieces || t->n_pieces == t->cap_pieces) {
 		size_t cap = t->cap_pieces ? t->cap_pieces * 2 : 64;
 		struct tar_piece *p = realloc(t->pieces, cap * sizeof(*p));
 
@@ -247,7 +255,7 @@ static int set_size(struct tar *t, uint64_t size, struct err *e)
 /* `n` pairs of 12-byte numbers; an empty one ends the map. 1 when it went on to the last. */
 static int take_pairs(struct tar *t, const uint8_t *p, size_t n, struct err *e)
 {
-	uint64_t offset, len;
+	uint64_t offset = 0, len = 0;
 
 	for (size_t i = 0; i < n; i++, p += 24) {
 		if (p[0] == '\0' && p[12] == '\0')
@@ -263,7 +271,7 @@ int tar_sparse_gnu(struct tar *t, const uint8_t *header, struct err *e)
 {
 	uint8_t block[TAR_BLOCK_LEN];
 	bool more = header[482] != 0;
-	uint64_t real;
+	uint64_t real = 0;
 	int r;
 
 	if (tar_number(header + 483, 12, &real, e) < 0 || set_size(t, real, e) < 0)
@@ -312,7 +320,7 @@ int tar_sparse_pax(struct tar *t, struct err *e)
 {
 	uint8_t block[TAR_BLOCK_LEN];
 	size_t at = sizeof(block);
-	uint64_t n, offset, len;
+	uint64_t n = 0, offset = 0, len = 0;
 
 	if (t->ext.sparse_major != 1 || t->ext.sparse_minor != 0)
 		return err_set(e, ERR_REFUSED, "a sparse file is in another format than GNU's 1.0");

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -55,7 +54,7 @@ static int set_xattrs(struct unpack *u, int fd, const struct tar_entry *en, stru
 
 static int check_owner(const struct unpack *u, const struct tar_entry *en, struct err *e)
 {
-	if (u->keep_owners && (en->uid >= UINT32_MAX || en->gid >= UINT32_MAX))
+	if (u->how->keep_owners && (en->uid >= UINT32_MAX || en->gid >= UINT32_MAX))
 		return err_set(e, ERR_REFUSED, "its owner is no user id");
 	return 0;
 }
@@ -78,11 +77,8 @@ static int write_content(struct unpack *u, struct tar *t, int fd, struct err *e)
 			return -1;
 		if (n == 0)
 			return 0;
-		if (n > u->limits->bytes - u->done.bytes)
-			return err_set(e, ERR_REFUSED,
-				       "the layer has more than %llu bytes of content",
-				       (unsigned long long)u->limits->bytes);
-		u->done.bytes += n;
+		if (unpack_count_bytes(u, n, e) < 0)
+			return -1;
 		for (data = piece; n > 0;) {
 			ssize_t w = pwrite(fd, data, n, (off_t)offset);
 
@@ -113,7 +109,7 @@ static int make_file(struct unpack *u, struct tar *t, int dir, const char *name,
 		return err_sys(e, "truncate");
 	if (set_xattrs(u, fd, en, e) < 0)
 		return -1;
-	if (u->keep_owners && fchown(fd, (uid_t)en->uid, (gid_t)en->gid) < 0)
+	if (u->how->keep_owners && fchown(fd, (uid_t)en->uid, (gid_t)en->gid) < 0)
 		return err_sys(e, "chown to %u:%u", (unsigned)en->uid, (unsigned)en->gid);
 	if (en->mode & 06000)
 		u->done.set_ids++;
@@ -132,7 +128,7 @@ static int make_other(struct unpack *u, int dir, const char *name, const struct 
 
 	if (en->type == TAR_SYMLINK ? symlinkat(en->link, dir, name) : mkfifoat(dir, name, 0600))
 		return err_sys(e, "create");
-	if (u->keep_owners &&
+	if (u->how->keep_owners &&
 	    fchownat(dir, name, (uid_t)en->uid, (gid_t)en->gid, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_sys(e, "chown to %u:%u", (unsigned)en->uid, (unsigned)en->gid);
 	if (en->type == TAR_FIFO && fchmodat(dir, name, en->mode & 0777, 0) < 0)
@@ -160,38 +156,53 @@ static int make_dir(struct unpack *u, int dir, const char *name, const char *pat
 	return unpack_dir_note(u, path, en, e);
 }
 
-static int make_link(struct unpack *u, int dir, const char *name, const char *path,
-		     const struct tar_entry *en, struct err *e)
+/* Links to the file `last` in `from`, which this layer has given. */
+static int link_own(int from, const char *last, int dir, const char *name, struct err *e)
 {
-	char target[TAR_PATH_CAP], parent[TAR_PATH_CAP], shown[200];
-	_cleanup_fd_ int from = -1;
-	const char *slash, *last;
-	int there;
+	/* What is in its place goes first; with it the target may go. */
+	if (unpack_remove(dir, name, e) < 0)
+		return -1;
+	return linkat(from, last, dir, name, 0) < 0 ? err_sys(e, "link") : 0;
+}
 
-	str_printable(shown, sizeof(shown), en->link);
-	if (unpack_name(en->link, target, e) < 0)
-		return err_prefix(e, "a hard link to %s", shown);
-	if (!strcmp(target, path))
-		return err_set(e, ERR_REFUSED, "it is a hard link to itself");
-	slash = strrchr(target, '/');
-	last = slash ? slash + 1 : target;
-	memcpy(parent, target, (size_t)(last - target));
-	parent[last - target] = '\0';
+static int link_to(struct unpack *u, const char *target, int dir, const char *name,
+		   const char *path, struct err *e)
+{
+	char parent[TAR_PATH_CAP], whole[TAR_PATH_CAP];
+	const char *slash = strrchr(target, '/'), *last = slash ? slash + 1 : target;
+	_cleanup_fd_ int from = -1;
+	int there, r = 0;
+
+	memcpy(parent, target, slash ? (size_t)(slash - target) : 0);
+	parent[slash ? slash - target : 0] = '\0';
+	if (u->how->n_lowers > 0 && unpack_resolve(u, parent, parent, e) < 0)
+		return -1;
+	if (path_join(whole, sizeof(whole), parent, last) < 0)
+		return err_sys(e, "link");
+	if (!strcmp(whole, path))
+		return err_set(e, ERR_REFUSED, "that is itself");
 	from = path_open_beneath(u->root, parent, O_DIRECTORY);
 	there = from < 0 || !*last ? THERE_NOTHING : unpack_there(from, last, e);
 	if (there < 0)
 		return -1;
-	if (there != THERE_OTHER)
-		return err_set(
-			e, ERR_REFUSED,
-			"it is a hard link to %s, which is no file that this layer has given before",
-			shown);
-	/* What is in its place goes first; with it the target may go. */
-	if (unpack_remove(dir, name, e) < 0)
-		return -1;
-	if (linkat(from, last, dir, name, 0) < 0)
-		return err_sys(e, "link to %s", shown);
-	return 0;
+	if (there == THERE_OTHER)
+		return link_own(from, last, dir, name, e);
+	if (there == THERE_NOTHING && *last && u->how->n_lowers > 0)
+		r = unpack_borrow(u, whole, dir, name, e);
+	if (r != 0)
+		return r < 0 ? -1 : 0;
+	return err_set(e, ERR_REFUSED,
+		       "no such file was given by this layer before, or by one below");
+}
+
+static int make_link(struct unpack *u, int dir, const char *name, const char *path,
+		     const struct tar_entry *en, struct err *e)
+{
+	char target[TAR_PATH_CAP], shown[200];
+
+	if (unpack_name(en->link, target, e) == 0 && link_to(u, target, dir, name, path, e) == 0)
+		return 0;
+	return err_prefix(e, "a hard link to %s", str_printable(shown, sizeof(shown), en->link));
 }
 
 static int hide(struct unpack *u, int dir, const char *name, struct err *e)
@@ -278,18 +289,15 @@ static int unpack_all(struct unpack *u, struct tar *t, struct err *e)
 	return unpack_dirs_finish(u, e);
 }
 
-int img_unpack(int dirfd, const struct tar_source *source, const struct img_unpack_limits *limits,
-	       bool keep_owners, struct img_unpacked *ret, struct err *e)
+int img_unpack(int dirfd, const struct tar_source *source, const struct img_unpack_how *how,
+	       struct img_unpacked *ret, struct err *e)
 {
-	struct unpack u = { .root = dirfd,
-			    .keep_owners = keep_owners,
-			    .limits = limits,
-			    .parent = -1 };
+	struct unpack u = { .root = dirfd, .how = how, .parent = -1 };
 	_cleanup_tar_ struct tar *t = NULL;
 	mode_t mask;
 	int r;
 
-	if (tar_open(source, limits->archive_bytes, &t, e) < 0)
+	if (tar_open(source, how->limits.archive_bytes, &t, e) < 0)
 		return -1;
 	mask = umask(0);
 	r = unpack_all(&u, t, e);

@@ -5,11 +5,14 @@
  *
  * Policy, the same for every caller:
  * - names are relative, without ".."; 255 bytes a part, 4095 a name, 256 parts; bytes otherwise
- * - nothing is made, removed or changed but below the directory; no link on the way is followed: an
- *   entry below a link or a file is refused
+ * - nothing is made, removed or changed but below the directory; no link of this layer is followed:
+ * an entry below a link or a file is refused
  * - a later entry replaces an earlier one of the same name; a directory over a directory keeps what
  *   is in it
- * - a hard link is to a file that this layer has given before
+ * - a hard link is to a file that this layer has given before, or to one of a layer below, which is
+ *   then copied
+ * - a directory that the archive does not name is as the layers below have it, else 0755; where
+ * they have a link (/lib), it is followed inside the layers
  * - set-user-id and set-group-id bits of files are cleared, as boxes never honour them and the
  * files lie on the host; sticky and set-group-id bits of directories are kept
  * - devices are left out; FIFOs are made
@@ -31,16 +34,26 @@ struct img_unpack_limits {
 };
 extern const struct img_unpack_limits img_unpack_default;
 
+struct img_unpack_how {
+	struct img_unpack_limits limits;
+	bool keep_owners;
+	const int *lowers; /* directories of the layers below, topmost first, as unpacked here; they
+			      stay the caller's. None: the layer has to stand by itself */
+	size_t n_lowers;
+};
+
 /* What was done, and what was left out. */
 struct img_unpacked {
 	uint64_t entries, bytes;
 	uint64_t whiteouts, devices, set_ids, xattrs; /* the last three: left out */
-	bool opaque_root; /* nothing of the layers below is left: overlayfs has no word for it */
+	uint64_t borrowed; /* taken from layers below: when not 0, what was unpacked fits these
+			      only, and is not to be shared by the digest of the layer alone */
+	bool opaque_root;  /* nothing of the layers below is left: overlayfs has no word for it */
 };
 
 /* dirfd is an empty directory that no one else changes; after an error its content is undefined,
  * and the caller removes it. Changes the umask meanwhile, so the process has one thread. Needs user
  * extended attributes on the file system when the layer has opaque directories. 0, or -1:
  * ERR_REFUSED names the entry, ERR_SYS the call. */
-int img_unpack(int dirfd, const struct tar_source *source, const struct img_unpack_limits *limits,
-	       bool keep_owners, struct img_unpacked *ret, struct err *e);
+int img_unpack(int dirfd, const struct tar_source *source, const struct img_unpack_how *how,
+	       struct img_unpacked *ret, struct err *e);

@@ -56,10 +56,19 @@ int unpack_name(const char *text, char ret[TAR_PATH_CAP], struct err *e)
 
 int unpack_count(struct unpack *u, struct err *e)
 {
-	if (u->done.entries >= u->limits->entries)
+	if (u->done.entries >= u->how->limits.entries)
 		return err_set(e, ERR_REFUSED, "the layer has more than %llu entries",
-			       (unsigned long long)u->limits->entries);
+			       (unsigned long long)u->how->limits.entries);
 	u->done.entries++;
+	return 0;
+}
+
+int unpack_count_bytes(struct unpack *u, size_t n, struct err *e)
+{
+	if (n > u->how->limits.bytes - u->done.bytes)
+		return err_set(e, ERR_REFUSED, "the layer has more than %llu bytes of content",
+			       (unsigned long long)u->how->limits.bytes);
+	u->done.bytes += n;
 	return 0;
 }
 
@@ -147,7 +156,6 @@ int unpack_mkdir(int dir, const char *name, struct err *e)
 static int step(struct unpack *u, int at, const char *path, size_t len, const char *name,
 		struct err *e)
 {
-	static const struct tar_entry implied = { .mode = 0755 };
 	char upto[TAR_PATH_CAP], shown[200];
 	int there = unpack_there(at, name, e), fd;
 
@@ -159,8 +167,9 @@ static int step(struct unpack *u, int at, const char *path, size_t len, const ch
 		return err_set(e, ERR_REFUSED,
 			       "it is below %s, which this layer gives as a link or a file",
 			       str_printable(shown, sizeof(shown), upto));
-	if (there != THERE_DIR && (unpack_count(u, e) < 0 || unpack_mkdir(at, name, e) < 0 ||
-				   unpack_dir_note(u, upto, &implied, e) < 0))
+	if (there != THERE_DIR &&
+	    (unpack_count(u, e) < 0 || unpack_implied(u, upto, e) < 0 ||
+	     unpack_mkdir(at, name, e) < 0 || unpack_dir_note(u, upto, &u->implied, e) < 0))
 		return -1;
 	fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? err_sys(e, "open") : fd;
@@ -190,29 +199,49 @@ static int walk(struct unpack *u, const char *path, struct err *e)
 	return fd_steal(&at);
 }
 
-int unpack_parent(struct unpack *u, const char *path, const char **ret_name, struct err *e)
+/* Opens the directory as far as links of layers below lead; `dir` becomes what it is. */
+static int open_parent(struct unpack *u, char dir[TAR_PATH_CAP], struct err *e)
 {
-	const char *slash = strrchr(path, '/');
+	int fd = path_open_beneath(u->root, dir, O_DIRECTORY);
+
+	if (fd >= 0)
+		return fd;
+	if (u->how->n_lowers > 0 && unpack_resolve(u, dir, dir, e) < 0)
+		return -1;
+	return walk(u, dir, e);
+}
+
+int unpack_parent(struct unpack *u, char path[TAR_PATH_CAP], const char **ret_name, struct err *e)
+{
+	char dir[TAR_PATH_CAP], asked[TAR_PATH_CAP], last[NAME_MAX + 1];
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	size_t n = slash ? (size_t)(slash - path) : 0;
-	char dir[TAR_PATH_CAP];
 	int fd;
 
+	memcpy(last, name, strlen(name) + 1);
 	memcpy(dir, path, n);
 	dir[n] = '\0';
 	if (!strncmp(dir, WH, strlen(WH)) || strstr(dir, "/" WH))
 		return err_set(e, ERR_REFUSED, "it is below a whiteout");
-	*ret_name = slash ? slash + 1 : path;
-	if (u->parent >= 0 && !strcmp(dir, u->parent_path))
-		return u->parent;
-	fd = path_open_beneath(u->root, dir, O_DIRECTORY);
-	if (fd < 0)
-		fd = walk(u, dir, e);
-	if (fd < 0)
-		return -1;
-	fd_close(&u->parent);
-	u->parent = fd;
-	memcpy(u->parent_path, dir, n + 1);
-	return fd;
+	if (u->parent < 0 || strcmp(dir, u->parent_asked) != 0) {
+		memcpy(asked, dir, n + 1);
+		fd = open_parent(u, dir, e);
+		if (fd < 0)
+			return -1;
+		fd_close(&u->parent);
+		u->parent = fd;
+		memcpy(u->parent_path, dir, strlen(dir) + 1);
+		memcpy(u->parent_asked, asked, n + 1);
+	}
+	n = strlen(u->parent_path);
+	if (n + strlen(last) + 2 > TAR_PATH_CAP)
+		return err_set(e, ERR_REFUSED, "it is below a link that makes its name too long");
+	memcpy(path, u->parent_path, n);
+	if (n > 0)
+		path[n++] = '/';
+	memcpy(path + n, last, strlen(last) + 1);
+	*ret_name = path + n;
+	return u->parent;
 }
 
 int unpack_dir_note(struct unpack *u, const char *path, const struct tar_entry *en, struct err *e)
@@ -264,7 +293,7 @@ static int finish_one(struct unpack *u, const struct unpack_dir *d, struct err *
 	fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_sys(e, "open");
-	if (u->keep_owners && fchown(fd, d->uid, d->gid) < 0)
+	if (u->how->keep_owners && fchown(fd, d->uid, d->gid) < 0)
 		return err_sys(e, "chown to %u:%u", d->uid, d->gid);
 	if (futimens(fd, times) < 0)
 		return err_sys(e, "utimens");
@@ -275,6 +304,8 @@ int unpack_dirs_finish(struct unpack *u, struct err *e)
 {
 	char shown[200];
 
+	if (u->n_dirs == 0)
+		return 0;
 	qsort(u->dirs, u->n_dirs, sizeof(*u->dirs), deepest_first);
 	for (size_t i = 0; i < u->n_dirs; i++) {
 		if (i > 0 && !strcmp(u->dirs[i].path, u->dirs[i - 1].path))

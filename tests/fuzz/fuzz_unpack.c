@@ -1,5 +1,5 @@
-/* Layers of hostile images, unpacked into a directory below /dev/shm or /tmp. The first byte chooses the size of the pieces; checksums are mended as in
- * fuzz_tar. What lies beside the layer's directory must stay as it was, no file may have a set-id bit, no device may be there but whiteouts. */
+/* Layers of hostile images, unpacked into a directory below /dev/shm or /tmp, over a layer that has links and a file.
+ * The first byte chooses the size of the pieces; checksums are mended as in fuzz_tar. What lies beside the layer's directory must stay as it was, no file may have a set-id bit, no device may be there but whiteouts. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ struct served {
 	size_t n, chunk;
 };
 
-static int base = -1;
+static int base = -1, lower = -1;
 static char place[64];
 
 static ssize_t serve(void *ctx, void *buf, size_t n, struct err *e)
@@ -85,6 +85,8 @@ static void clear(int dir)
 
 static void finish(void)
 {
+	clear(lower);
+	unlinkat(base, "lower", AT_REMOVEDIR);
 	unlinkat(base, "outside", 0);
 	rmdir(place);
 }
@@ -98,6 +100,10 @@ static void prepare(void)
 	}
 	base = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	must(base >= 0 && mknodat(base, "outside", S_IFREG | 0644, 0) == 0);
+	must(mkdirat(base, "lower", 0755) == 0);
+	lower = openat(base, "lower", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	must(mkdirat(lower, "usr", 0755) == 0 && mkdirat(lower, "usr/lib", 0711) == 0 && symlinkat("usr/lib", lower, "lib") == 0);
+	must(symlinkat("../outside", lower, "out") == 0 && symlinkat("/", lower, "root") == 0 && mknodat(lower, "f", S_IFREG | 0644, 0) == 0);
 	atexit(finish);
 }
 
@@ -107,12 +113,15 @@ static void outside_is_untouched(void)
 
 	must(fstatat(base, "outside", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && st.st_size == 0 && st.st_nlink == 1);
 	must((st.st_mode & 07777) == 0644);
-	must(fstat(base, &st) == 0 && st.st_nlink == 2);
+	must(fstat(base, &st) == 0 && st.st_nlink == 3);
+	must(fstatat(lower, "f", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && st.st_size == 0 && st.st_nlink == 1);
+	must(fstat(lower, &st) == 0 && st.st_nlink == 3 && fstatat(lower, "usr/lib", &st, 0) == 0 && st.st_nlink == 2);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct img_unpack_limits limits = { .entries = 200, .bytes = 1 << 20, .archive_bytes = 1 << 20 };
+	static const struct img_unpack_how how = { .limits = { .entries = 200, .bytes = 1 << 20, .archive_bytes = 1 << 20 } };
+	struct img_unpack_how over = how;
 	struct served s;
 	struct tar_source source = { serve, &s };
 	struct img_unpacked done;
@@ -128,15 +137,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t at = 0; at + 512 <= size - 1; at += 512)
 		if (!memcmp(copy + at + 257, "ustar", 5))
 			mend(copy + at);
+	over.lowers = &lower;
+	over.n_lowers = data[0] & 1; /* alone, or over the other */
 	s = (struct served){ copy, size - 1, data[0] ? data[0] * 16u : 1 };
 	must(mkdirat(base, "layer", 0700) == 0);
 	layer = openat(base, "layer", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (img_unpack(layer, &source, &limits, false, &done, &e) < 0) {
+	if (img_unpack(layer, &source, &over, &done, &e) < 0) {
 		must((e.kind == ERR_REFUSED || e.kind == ERR_SYS) && e.msg[0]);
 		for (const char *c = e.msg; *c; c++)
 			must((unsigned char)*c >= 0x20 && *c != 0x7f);
 	} else {
-		must(done.entries <= limits.entries && done.bytes <= limits.bytes);
+		must(done.entries <= how.limits.entries && done.bytes <= how.limits.bytes);
 	}
 	must(fchmod(layer, 0700) == 0);
 	clear(layer);
