@@ -1,5 +1,6 @@
-/* Layers of hostile images, unpacked into a directory below /dev/shm or /tmp, over a layer that has links and a file.
- * The first byte chooses the size of the pieces; checksums are mended as in fuzz_tar. What lies beside the layer's directory must stay as it was, no file may have a set-id bit, no device may be there but whiteouts. */
+/* Layers of hostile images, unpacked into a directory below /dev/shm or /tmp, over a layer that has links and a file. The first byte chooses
+ * the size of the pieces; checksums are mended as in fuzz_tar. What lies beside the layer's directory must stay as it was, no file may have a
+ * set-id bit, no device may be there but whiteouts. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
