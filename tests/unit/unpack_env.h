@@ -42,7 +42,7 @@ static void setup(void)
 {
 	char path[128];
 
-	snprintf(base, sizeof(base), "/tmp/cloche-unpack-XXXXXX");
+	snprintf(base, sizeof(base), "/tmp/ct-unpack-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(base));
 	ck_assert_int_eq(chmod(base, 0755), 0);
 	snprintf(layer, sizeof(layer), "%s/layer", base);
