@@ -66,7 +66,8 @@ mutant("an ambient capability", (INIT, "locks_bounding(a->spec->cap_keep, e)", "
 mutant("no filter", (LOCKS, "int fd = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);",
                      'int fd = open("/dev/null", flags ? O_RDONLY | O_CLOEXEC : 0);'),
        tests=[S + "test_syscalls.py::test_the_filter_stands_in_every_kind_of_box"])
-mutant("set-id bits by chmod and mknod", (BUILD, "put_if(b, BPF_JSET, SC_SETID_BITS,", "put_if(b, BPF_JSET, 0,"),
+mutant("set-id bits by chmod and mknod", *((BUILD, f"return put_mode(b, {n}, SC_SETID_BITS{more});", f"return put_mode(b, {n}, 0{more});")
+                                           for n in (1, 2) for more in ("", " | SC_DEVICE_BIT")),
        tests=[S + "test_files.py::test_setid_bits"])
 mutant("set-id bits by open", (BUILD, "put_if(b, BPF_JSET, SC_OPEN_CREATES, check,", "put_if(b, BPF_JSET, 0, check,"),
        tests=[S + "test_files.py::test_setid_bits"])
@@ -135,7 +136,8 @@ mutant("FIFOs under untrusted", ("src/box/mount_scan.c", "if (scan_dir(&s, open_
 mutant("no Landlock", (LOCKS, "if (abi < 2) /* ABI 1", "if (abi < 100) /* ABI 1"), tests=[S + "test_sockets.py::test_abstract_sockets"])
 mutant("Landlock: execute", (LOCKS, "SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_EXECUTE |", "SYS_LANDLOCK_FS_REFER |"),
        tests=[S + "test_init.py::test_the_program_is_not_run_inside"])
-mutant("Landlock: device nodes", (LOCKS, "inside | SYS_LANDLOCK_FS_MAKE_CHAR | SYS_LANDLOCK_FS_MAKE_BLOCK", "inside"),
+mutant("device nodes, by Landlock and the filter", (LOCKS, "inside | SYS_LANDLOCK_FS_MAKE_CHAR | SYS_LANDLOCK_FS_MAKE_BLOCK", "inside"),
+       *((BUILD, f"return put_mode(b, {n}, SC_SETID_BITS | SC_DEVICE_BIT);", f"return put_mode(b, {n}, SC_SETID_BITS);") for n in (1, 2)),
        tests=[S + "test_files.py::test_no_whiteouts"])
 mutant("Landlock: abstract sockets", (LOCKS, "SYS_LANDLOCK_SCOPE_ABSTRACT_UNIX | ", ""), tests=[S + "test_sockets.py::test_abstract_sockets"])
 mutant("cloche's file where Landlock is missing", ("src/box/self.c", "if (abi >= 2)", "if (abi >= 0)"),
@@ -327,6 +329,7 @@ EQUIVALENT = {
     "capset": "the bounding set is empty, so that the command's execve takes the rest",
     "chroot, sethostname, settimeofday and the other calls that need capabilities": "refused by the kernel as well, the capabilities being gone",
     "a fresh terminal system for each box": "the kernel has no other kind any more",
+    "Landlock: device nodes; the filter: device nodes": "each refuses them where the other is gone; together they are a row",
     "cgroup.kill": "init's end takes the box with it, in a group or not: the file only spares the wait for it",
     "the event of memory.events": "the kernel kills init with the rest and the count is read at the end; the event is for the look at what filled the "
                                   "group, which may come too late anyhow",
