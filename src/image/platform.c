@@ -81,7 +81,7 @@ static const char *take_part(const char *s, char dst[IMG_PLATFORM_CAP])
 int img_platform_parse(const char *text, struct img_platform *ret, struct err *e)
 {
 	struct img_platform p = { .os = "linux" };
-	char first[IMG_PLATFORM_CAP], shown[64];
+	char first[IMG_PLATFORM_CAP] = "", shown[64];
 	const char *s = take_part(text, first);
 
 	if (s && *s == '/') {
