@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/str.h"
 
@@ -177,7 +178,7 @@ static int take_host(const char *text, char ret[IMG_HOST_MAX + 1], struct err *e
 			       "the registry is no host name: letters, digits, - and single dots");
 	if (text[n] && check_port(text + n + 1, e) < 0)
 		return -1;
-	if (!strcmp(text, "index.docker.io") || !strcmp(text, "registry-1.docker.io"))
+	if (!strcasecmp(text, "index.docker.io") || !strcasecmp(text, "registry-1.docker.io"))
 		text = HUB;
 	n = strlen(text);
 	for (size_t i = 0; i <= n; i++)

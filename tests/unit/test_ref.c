@@ -20,6 +20,7 @@ static const struct {
 	{ "a/b/c:V_1.2-x", "docker.io/a/b/c:V_1.2-x" },
 	{ "docker.io/python", "docker.io/library/python:latest" },
 	{ "index.docker.io/python", "docker.io/library/python:latest" },
+	{ "Index.Docker.IO/python", "docker.io/library/python:latest" },
 	{ "registry-1.docker.io/user/app", "docker.io/user/app:latest" },
 	{ "docker.io/library/host", "docker.io/library/host:latest" },
 	{ "docker.io/local/x", "docker.io/local/x:latest" },
