@@ -41,7 +41,7 @@ test:
 	@tools/deps test
 	@tools/deps programs
 	@$(MAKE) --no-print-directory all
-	@failed=; export FUZZ_SECONDS=$${FUZZ_SECONDS:-2}; for part in check-style unit unit-clang analyze fuzz suite test-faults test-guest \
+	@failed=; export FUZZ_SECONDS=$${FUZZ_SECONDS:-2} FUZZ_SEED=$${FUZZ_SEED:-1}; for part in check-style unit unit-clang analyze fuzz suite test-faults test-guest \
 		test-mutants; do $(MAKE) --no-print-directory $$part MUTANTS="$${MUTANTS---short}" || failed="$$failed $$part"; done; \
 	if [ -n "$$failed" ]; then echo "== make test: failed:$$failed"; exit 1; fi
 	@echo "== make test: all passed"
