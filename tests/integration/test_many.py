@@ -16,7 +16,7 @@ def test_no_leak(tmp_path):
                             "--json", said], capture_output=True, text=True, timeout=600, env=boxlib.base_env(), check=False)
         if r.returncode == 0:
             break
-    assert r.returncode == 0, r
+    assert r.returncode == 0, r.stdout + r.stderr
     found = json.loads(said.read_text())
     assert found["at once"]["boxes"] == 100 and found["at once"]["grew"]["processes"] >= 200, found
     assert found["in a row"]["boxes"] == 300, found
