@@ -78,22 +78,31 @@ static int locate(struct manager *m, struct err *e)
 	return 0;
 }
 
+static int connect_in(struct manager *m, const char *dir, struct err *e)
+{
+	char path[4096 + 32];
+
+	snprintf(path, sizeof(path), "%s/systemd/private", dir);
+	if (dbus_open(&m->bus, path, ANSWER_MS, e) < 0)
+		return -1;
+	*strrchr(path, '/') = '\0';
+	m->guard = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return 0;
+}
+
 /* The variable may be missing (su, cron) or lead to another user's directory (sudo): the usual
  * place is tried as well. */
 static int connect_to(struct manager *m, struct err *e)
 {
 	const char *dir = getenv("XDG_RUNTIME_DIR");
-	char usual[40], path[4096 + 32];
+	char usual[40];
 	struct err why = { .kind = ERR_MISSING };
 
 	snprintf(usual, sizeof(usual), "/run/user/%u", (unsigned)geteuid());
-	if (dir && dir[0] == '/' && strlen(dir) < 4096 && strcmp(dir, usual) != 0) {
-		snprintf(path, sizeof(path), "%s/systemd/private", dir);
-		if (dbus_open(&m->bus, path, ANSWER_MS, &why) == 0)
-			return 0;
-	}
-	snprintf(path, sizeof(path), "%s/systemd/private", usual);
-	if (dbus_open(&m->bus, path, ANSWER_MS, e) == 0)
+	if (dir && dir[0] == '/' && strlen(dir) < 4096 && strcmp(dir, usual) != 0 &&
+	    connect_in(m, dir, &why) == 0)
+		return 0;
+	if (connect_in(m, usual, e) == 0)
 		return 0;
 	if (e->kind != ERR_MISSING)
 		return -1;
@@ -110,7 +119,7 @@ static int connect_to(struct manager *m, struct err *e)
 
 int manager_open(struct manager *m, struct err *e)
 {
-	m->bus.fd = -1;
+	m->bus.fd = m->guard = -1;
 	if (geteuid() == 0)
 		return err_set(e, ERR_MISSING, "root makes its groups itself");
 	if (connect_to(m, e) < 0) {
@@ -132,6 +141,7 @@ void manager_close(struct manager *m)
 	if (m->bus.fd >= 0)
 		(void)dbus_prove(&m->bus, &e); /* else it complains in its log */
 	dbus_close(&m->bus);
+	fd_close(&m->guard);
 }
 
 /* Calls; an error that is called `except` is none. */

@@ -25,6 +25,8 @@
 struct manager {
 	struct dbus bus;
 	char path[CG_PATH_MAX]; /* where the unit's group is, or will be */
+	int guard; /* the directory of its socket, to be locked: shared while the unit is
+		      looked for or made, exclusive while it is stopped; or -1 */
 };
 
 /* Finds the manager and where its groups are; calls nothing. ERR_MISSING with the fix when there is

@@ -112,7 +112,8 @@ static int place_in(struct limits *l, int fd, const char *path, const struct box
 }
 
 /* A group for a box, in the unit's, which is made when it is not there. */
-static int settle(struct limits *l, struct manager *m, const struct box_limits *want, struct err *e)
+static int settle_guarded(struct limits *l, struct manager *m, const struct box_limits *want,
+			  struct err *e)
 {
 	uint64_t begin = limits_now_us(), spent;
 	int odd = 0;
@@ -151,6 +152,23 @@ static int settle(struct limits *l, struct manager *m, const struct box_limits *
 		    !(gone(fd) || busy(fd) || (offers_both(fd) && ++odd <= ODD_TRIES)))
 			return -1;
 	}
+}
+
+/* The same while nobody stops the unit: until the box's group holds it by a lock of its own, a stop
+ * would come between any two steps. */
+static int settle(struct limits *l, struct manager *m, const struct box_limits *want, struct err *e)
+{
+	uint64_t begin = limits_now_us();
+	int r;
+
+	for (int ms = NAP_MS; m->guard >= 0 && flock(m->guard, LOCK_SH | LOCK_NB) < 0 &&
+			      limits_now_us() - begin < SETTLE_US;
+	     nap(&ms))
+		;
+	r = settle_guarded(l, m, want, e);
+	if (m->guard >= 0)
+		(void)flock(m->guard, LOCK_UN);
+	return r;
 }
 
 /* One connection for a start, from the place to the admission: while init is cloned the manager
@@ -221,6 +239,22 @@ static int place_anew(struct limits *l, const struct box_limits *want, struct er
 	return settle(l, &manager, want, e) < 0 ? -1 : cg2_open(l, want, e);
 }
 
+/* A manager that has not done with the last unit yet trims what is empty below its group, which
+ * the box's own is until init is in it. */
+static int scope_open(struct limits *l, const struct box_limits *want, struct err *e)
+{
+	int r = cg2_open(l, want, e);
+
+	for (int tries = 1, ms = NAP_MS; r < 0 && tries < ADMIT_TRIES && gone(l->dir[SLOT_GROUP]);
+	     tries++) {
+		nap(&ms);
+		if (link_up(e) < 0)
+			return -1;
+		r = place_anew(l, want, e);
+	}
+	return r;
+}
+
 static int scope_admit(struct limits *l, pid_t pid, const struct box_limits *want, struct err *e)
 {
 	int r;
@@ -243,7 +277,7 @@ const struct limits_rung limits_scope = {
 	.name = "scope",
 	.kernel = true,
 	.place = scope_place,
-	.open = cg2_open,
+	.open = scope_open,
 	.admit = scope_admit,
 	.check = cg2_check,
 	.usage = cg2_usage,
@@ -280,7 +314,8 @@ bool scope_retire(void)
 
 	if (link_up(&e) < 0)
 		return false;
-	fd = open(manager.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (manager.guard < 0 || flock(manager.guard, LOCK_EX | LOCK_NB) == 0)
+		fd = open(manager.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && empty(fd) &&
 	    manager_stop(&manager, &e) == 0) {
 		/* The lock keeps new boxes away until the job is done. */
