@@ -36,6 +36,7 @@ struct gc {
 	const struct img_store *s;
 	enum img_gc what;
 	struct img_gc_done done;
+	struct err first; /* what could not be removed; the rest is, nevertheless */
 	struct set ids, layers;
 };
 
@@ -175,6 +176,7 @@ static int one_layer(void *ctx, int dir, const char *file, struct err *e)
 	struct gc *gc = ctx;
 	_cleanup_fd_ int fd = -1;
 	struct err ignored;
+	struct stat st;
 
 	if (!is_layer(file, name) || strchr(file, '.') || set_has(&gc->layers, name))
 		return 0;
@@ -187,7 +189,8 @@ static int one_layer(void *ctx, int dir, const char *file, struct err *e)
 		return 0;
 	img_layer_info(gc->s, name, &info, &ignored);
 	/* To be moved to another directory, its own has to be writable. */
-	if (fchmod(fd, 0700) < 0 || store_draft_name(gc->s, "gone", gone) < 0 ||
+	if (fstat(fd, &st) < 0 || fchmod(fd, (st.st_mode & 07777) | 0700) < 0 ||
+	    store_draft_name(gc->s, "gone", gone) < 0 ||
 	    renameat(dir, name, gc->s->draft, gone) < 0)
 		return err_sys(e, "layers/%s", name);
 	gc->done.layers++;
@@ -242,10 +245,12 @@ static int one_draft(void *ctx, int dir, const char *name, struct err *e)
 
 	if (fd < 0)
 		return 0;
-	if (store_draft_remove(gc->s, name, fd, e) == 0)
+	if (store_draft_remove(gc->s, name, fd, e) == 0) {
 		gc->done.drafts += !gone;
-	else if (e->kind != ERR_REFUSED)
-		return err_prefix(e, "draft/%s of the store of images", name);
+	} else if (e->kind != ERR_REFUSED && gc->first.kind == ERR_NONE) {
+		err_prefix(e, "draft/%s of the store of images", name);
+		gc->first = *e;
+	}
 	return 0;
 }
 
@@ -277,10 +282,13 @@ static int sweep(struct gc *gc, struct err *e)
 	if (lock < 0 || store_each(gc->s->draft, one_file, gc, e) < 0)
 		return -1;
 	fd_close(&lock);
-	return store_each(gc->s->draft, one_draft, gc, e) < 0 ||
-			       store_each(gc->s->blobs, one_part, gc, e) < 0
-		       ? -1
-		       : 0;
+	if (store_each(gc->s->draft, one_draft, gc, e) < 0 ||
+	    store_each(gc->s->blobs, one_part, gc, e) < 0)
+		return -1;
+	if (gc->first.kind == ERR_NONE)
+		return 0;
+	*e = gc->first;
+	return -1;
 }
 
 int img_store_gc(const struct img_store *s, enum img_gc what, struct img_gc_done *ret,

@@ -288,11 +288,10 @@ START_TEST(test_tree_remove)
 
 	if (!begin(_i))
 		return;
-	ck_assert_int_eq(mkdir(path, 0700) == 0 || errno == EEXIST, 1);
 	ck_assert_int_eq(mkdirat(s.draft, "deep", 0700), 0);
 	top = openat(s.draft, "deep", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	at = dup(top);
-	for (unsigned i = 0; i < 3000; i++) {
+	for (unsigned i = 0; i < 300; i++) {
 		int next;
 
 		file_in(at, "f", "");
@@ -313,6 +312,181 @@ START_TEST(test_tree_remove)
 }
 END_TEST
 
+/* A root directory that its owner may not write to (0555, as some distributions have it) would keep the layer from being moved. */
+START_TEST(test_closed_root)
+{
+	static const mode_t modes[] = { 0555, 0, 03777 };
+	const struct img_unpacked done = { .bytes = 1, .opaque_root = true };
+	struct img_layer_info info;
+	char name[IMG_LAYER_NAME];
+	struct img_gc_done gc;
+	struct img_draft d;
+	struct stat st;
+	int fd;
+
+	if (!begin(_i / 3))
+		return;
+	draft(&d, "x");
+	ck_assert_int_eq(fchmod(d.tree, modes[_i % 3]), 0);
+	ck_assert_msg(img_layer_publish(&s, &d, 's', digest(1), &done, name, &e) == 0, "%s", e.msg);
+	img_draft_drop(&d);
+	fd = img_layer_hold(&s, 's', digest(1), &info, &e);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_uint_eq(info.mode, modes[_i % 3]);
+	ck_assert(info.done.opaque_root && info.done.bytes == 1);
+	ck_assert(fstat(fd, &st) == 0 && (st.st_mode & 07777) == (modes[_i % 3] | 0700));
+	close(fd);
+	ck_assert_msg(img_store_gc(&s, IMG_GC_UNUSED, &gc, &e) == 0, "%s", e.msg);
+	ck_assert_uint_eq(gc.layers, 1);
+	ck_assert_uint_eq(entries(s.draft) + entries(s.layers), 0);
+}
+END_TEST
+
+/* What can't be read for sure is a later version's: nothing it may need is removed. */
+START_TEST(test_later_version)
+{
+	static const char *const dirs[] = { "names", "configs" };
+	char file[100], name[IMG_LAYER_NAME];
+	struct img_gc_done done;
+	struct img_draft d;
+
+	ck_assert(begin(0));
+	layer(1, &d, name);
+	img_draft_drop(&d);
+	snprintf(file, sizeof(file), "%s/%s", dirs[_i], digest(7) + 7);
+	file_in(s.fd, file, "format 2\nsomething else\n");
+	assert_refused(img_store_gc(&s, IMG_GC_UNUSED, &done, &e), &e, ERR_REFUSED);
+	ck_assert(img_store_has_layer(&s, 'd', digest(1), NULL));
+	ck_assert_int_eq(img_store_gc(&s, IMG_GC_LEFT, &done, &e), 0);
+	ck_assert_int_eq(faccessat(s.fd, file, F_OK, 0), 0);
+	file_in(s.fd, file, "format");
+	ck_assert_int_eq(img_store_gc(&s, IMG_GC_UNUSED, &done, &e), 0);
+	ck_assert_uint_eq(done.layers, 1);
+	ck_assert_int_eq(faccessat(s.fd, file, F_OK, 0), -1);
+}
+END_TEST
+
+/* Full: an error that says so, and all that was there is as it was. */
+START_TEST(test_full_disk)
+{
+	const struct img_unpacked done = { .bytes = 1 };
+	struct img_ref at = ref("x"), other = ref("other");
+	struct img_record r = { 0 };
+	char name[IMG_LAYER_NAME], big[8192];
+	struct img_draft d;
+	int fd;
+
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", base, "tmpfs", 0, "size=1m,mode=0700") < 0)
+		return;
+	ck_assert(begin(0));
+	image(1000, 1, 2, "x");
+	ck_assert_int_eq(img_store_find(&s, &at, &r, &e), 0);
+	draft(&d, "x");
+	fd = openat(s.fd, "fill", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	while (write(fd, big, sizeof(big)) > 0)
+		;
+	ck_assert_int_eq(errno, ENOSPC);
+	close(fd);
+	assert_refused(img_layer_publish(&s, &d, 'd', digest(3), &done, name, &e), &e, ERR_SYS);
+	ck_assert_int_eq(e.num, ENOSPC);
+	assert_refused(img_image_publish(&s, &r, big, sizeof(big), &e), &e, ERR_SYS);
+	assert_refused(img_name_set(&s, &other, r.id, "", &e), &e, ERR_SYS);
+	img_record_free(&r);
+	img_draft_drop(&d);
+	ck_assert_uint_eq(entries(s.draft), 0);
+	ck_assert_uint_eq(entries(s.layers), 4);
+	ck_assert_uint_eq(entries(s.names), 1);
+	ck_assert_int_eq(img_store_find(&s, &at, &r, &e), 0);
+	img_record_free(&r);
+	ck_assert_int_eq(unlinkat(s.fd, "fill", 0), 0);
+	image(1001, 3, 3, "other");
+	ck_assert_int_eq(img_store_find(&s, &other, &r, &e), 0);
+	img_record_free(&r);
+	img_store_close(&s);
+	ck_assert_int_eq(umount2(base, MNT_DETACH), 0);
+}
+END_TEST
+
+/* What the killed ones do: two make the same layers, one takes the name away. */
+static void make_and_remove(unsigned who)
+{
+	struct img_ref at = ref("x");
+	struct img_gc_done done;
+
+	for (;;) {
+		if (who < 2) {
+			image(1000 + who, 1, 4, "x");
+		} else {
+			img_name_remove(&s, &at, &e);
+			img_store_gc(&s, IMG_GC_UNUSED, &done, &e);
+		}
+	}
+}
+
+/* Whether the image is there; then it is whole, as long as it is held. */
+static bool use(void)
+{
+	struct img_ref at = ref("x");
+	struct img_record r = { 0 };
+	int fds[IMG_STACK_MAX];
+	char text[16];
+	size_t n;
+	bool found = img_store_find(&s, &at, &r, &e) == 0 && img_store_hold(&s, &r, fds, &n, &e) == 0;
+
+	img_record_free(&r);
+	if (!found) {
+		ck_assert_msg(e.kind == ERR_MISSING, "%s", e.msg);
+		return false;
+	}
+	ck_assert_uint_eq(n, 4);
+	for (size_t i = 0; i < n; i++)
+		ck_assert_int_eq(fd_read_file_at(fds[i], "file", text, sizeof(text)), 4);
+	img_store_let_go(fds, n);
+	return true;
+}
+
+/* Killed at any moment: what has a name is whole, and the rest goes. */
+START_TEST(test_killed)
+{
+	struct img_gc_done done;
+	unsigned found = 0;
+	int st;
+
+	if (!begin(_i))
+		return;
+	srand((unsigned)_i + 1);
+	for (unsigned round = 0; round < 60; round++) {
+		pid_t pids[3];
+
+		for (unsigned i = 0; i < 3; i++) {
+			pids[i] = fork();
+			ck_assert_int_ge(pids[i], 0);
+			if (pids[i] == 0)
+				make_and_remove(i);
+		}
+		for (unsigned tries = 0; tries < 4; tries++) {
+			usleep((unsigned)rand() % 3000);
+			found += use();
+		}
+		for (unsigned i = 0; i < 3; i++) {
+			kill(pids[i], SIGKILL);
+			ck_assert_int_eq(waitpid(pids[i], &st, 0), pids[i]);
+			ck_assert_msg(WIFSIGNALED(st), "worker %u failed by itself", i);
+		}
+		if (round % 2) {
+			image(1000, 1, 4, "x");
+			found += use();
+		}
+		ck_assert_msg(img_store_gc(&s, IMG_GC_ALL, &done, &e) == 0, "%s", e.msg);
+		ck_assert_uint_eq(entries(s.draft), 0);
+		ck_assert_uint_eq(entries(s.layers), entries(s.names) ? 8 : 0);
+		ck_assert_uint_eq(entries(s.configs), entries(s.names) ? 2 : 0);
+	}
+	ck_assert_uint_ge(found, 30);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -325,6 +499,10 @@ static void fill(TCase *tc)
 	tcase_add_loop_test(tc, test_dead_makers, 0, 2);
 	tcase_add_loop_test(tc, test_repair, 0, 8);
 	tcase_add_test(tc, test_open);
+	tcase_add_loop_test(tc, test_closed_root, 0, 6);
+	tcase_add_loop_test(tc, test_later_version, 0, 2);
+	tcase_add_test(tc, test_full_disk);
+	tcase_add_loop_test(tc, test_killed, 0, 2);
 	tcase_add_loop_test(tc, test_tree_remove, 0, 2);
 }
 
