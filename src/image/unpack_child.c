@@ -107,8 +107,7 @@ static int work(const struct img_unpack_job *job, struct img_unpack_result *ret,
 	return img_decoder_finish(d, &ret->decoded, e);
 }
 
-static void __attribute__((noreturn))
-child(const struct img_unpack_job *job, int back, pid_t parent)
+void img_unpack_child(const struct img_unpack_job *job, int back, pid_t parent)
 {
 	struct answer a = { 0 };
 
