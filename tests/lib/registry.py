@@ -2,7 +2,7 @@
 
     with Registry(tls=True, auth=("user", "word")) as r:
         ref = r.push(images.layout("busybox"), "team/busybox:1")    # skopeo, as an OCI image; form="v2s2" as docker's
-        cloche("pull", ref, env=r.env)                              # r.env: where its CA is found; r.login(dir) writes a config.json
+        cloche("pull", *r.trust, ref, env=r.login(home / "docker"))  # what `docker login` would have written
 
     with Faulty() as f:                                             # plain HTTP; tls=True, auth= as above, token=True for bearer tokens
         ref = f.serve(layout, "team/busybox:1")
@@ -93,9 +93,9 @@ class Server:
         return f"{'https' if self.tls else 'http'}://{self.host}"
 
     @property
-    def env(self):
-        """For a client: where the CA is (as curl and openssl are told)."""
-        return {"SSL_CERT_FILE": str(self.authority.ca)} if self.tls else {}
+    def trust(self):
+        """The options of `cloche pull` for this registry."""
+        return ["--ca-file", str(self.authority.ca)] if self.tls else ["--insecure"]
 
     def login(self, home, user=USER, word=WORD):
         """Writes `home`/config.json as `docker login` does; its environment."""
