@@ -1,155 +1,191 @@
-/* Merging layers: each is laid over the tree in turn, from the lowest up, as overlayfs would show
- * them.
+/* Merging: a walk over all layers at once, the topmost first. A name is what the topmost layer has
+ * of it; a directory is the union of the directories of that name down to the first layer that
+ * hides what is below it.
  *
- * What may go wrong: a tree is deeper than there are descriptors (bounded as unpacking is), a file
- * has more links than the file system takes (said). */
+ * What may go wrong: trees that are deep (a bound, as when they were unpacked), directories that
+ * are closed to their owner (read with the right to; else made anew and entered before they get
+ * their mode), file systems without links to a file that has too many (copied then is nothing: it
+ * is an error that says so). */
 #include "image/merge.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/str.h"
-#include "image/tree.h"
 
 #define DEPTH_MAX 256
-#define OVERLAY "user.overlay."
-#define XATTRS_MAX 65536
+#define LAYERS_MAX 128
+#define LIST_MAX 65536
 
-static bool is_opaque(int dir)
+struct merge {
+	struct img_unpacked done;
+	unsigned depth;
+};
+
+static int walk(struct merge *m, int to, const int *from, size_t n, struct err *e);
+
+/* Modes, times, owners and attributes of the directory `from`. */
+static int dress(int to, int from, struct err *e)
 {
-	char v[2];
+	char names[LIST_MAX], value[LIST_MAX];
+	struct timespec times[2];
+	struct stat st;
+	ssize_t n;
 
-	return fgetxattr(dir, OVERLAY "opaque", v, sizeof(v)) == 1 && v[0] == 'y';
-}
+	if (fstat(from, &st) < 0)
+		return err_sys(e, "stat");
+	n = flistxattr(from, names, sizeof(names));
+	for (const char *name = names; n > 0 && name < names + n; name += strlen(name) + 1) {
+		ssize_t len;
 
-/* Attributes that are overlayfs's own say how this layer lies on others, and have no use now. */
-static int copy_xattrs(int from, int to, struct err *e)
-{
-	static char names[XATTRS_MAX], value[XATTRS_MAX];
-	ssize_t n = flistxattr(from, names, sizeof(names)), len;
-
-	if (n < 0)
-		return errno == EOPNOTSUPP ? 0 : err_sys(e, "listxattr");
-	for (const char *s = names; s < names + n; s += strlen(s) + 1) {
-		if (strncmp(s, "user.", 5) != 0 || !strncmp(s, OVERLAY, strlen(OVERLAY)))
+		if (strncmp(name, "user.", 5) != 0 || !strncmp(name, "user.overlay.", 13))
 			continue;
-		len = fgetxattr(from, s, value, sizeof(value));
-		if (len < 0 || fsetxattr(to, s, value, (size_t)len, 0) < 0)
+		len = fgetxattr(from, name, value, sizeof(value));
+		if (len >= 0 && fsetxattr(to, name, value, (size_t)len, 0) < 0)
 			return err_sys(e, "setxattr");
 	}
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	if (geteuid() == 0 && fchown(to, st.st_uid, st.st_gid) < 0)
+		return err_sys(e, "chown");
+	if (fchmod(to, st.st_mode & 07777) < 0 || futimens(to, times) < 0)
+		return err_sys(e, "chmod");
 	return 0;
 }
 
-/* The directory is as the layer at hand has it. */
-static int finish(int from, int to, const struct stat *st, struct err *e)
+static bool opaque(int dir)
 {
-	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, st->st_mtim };
-	struct stat now;
+	char v[2];
 
-	if (copy_xattrs(from, to, e) < 0)
-		return -1;
-	if (fstat(to, &now) < 0)
-		return err_sys(e, "stat");
-	if ((now.st_uid != st->st_uid || now.st_gid != st->st_gid) &&
-	    fchown(to, st->st_uid, st->st_gid) < 0)
-		return err_sys(e, "chown");
-	return fchmod(to, st->st_mode & 07777) < 0 || futimens(to, times) < 0 ? err_sys(e, "chmod")
-									      : 0;
+	return fgetxattr(dir, "user.overlay.opaque", v, sizeof(v)) == 1 && v[0] == 'y';
 }
 
-static int lay(int from, int to, unsigned depth, struct err *e);
-
-/* Opens the directory `name` of the tree, made when there is none, with all rights. */
-static int target(int to, const char *name, bool fresh, struct err *e)
+static int open_dir(int at, const char *name)
 {
-	struct stat st;
-	int fd;
+	return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
 
-	if (fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-		if (!S_ISDIR(st.st_mode) || fresh) {
-			if (img_tree_remove(to, name, e) < 0)
-				return -1;
-		} else if (fchmodat(to, name, 0700, 0) < 0) {
-			return err_sys(e, "chmod");
+/* The directory `name` of from[0] and of what shows through it. */
+static int merge_dir(struct merge *m, int to, const int *from, size_t n, const char *name,
+		     struct err *e)
+{
+	int dirs[LAYERS_MAX], r = -1;
+	_cleanup_fd_ int made = -1;
+	size_t k = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct stat st;
+
+		if (fstatat(from[i], name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+			if (errno == ENOENT)
+				continue;
+			err_sys(e, "stat");
+			goto out;
 		}
+		if (!S_ISDIR(st.st_mode))
+			break;
+		dirs[k] = open_dir(from[i], name);
+		if (dirs[k] < 0) {
+			err_sys(e, "open");
+			goto out;
+		}
+		if (opaque(dirs[k++]))
+			break;
 	}
-	if (mkdirat(to, name, 0700) < 0 && errno != EEXIST)
-		return err_sys(e, "mkdir");
-	fd = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? err_sys(e, "open") : fd;
+	if (mkdirat(to, name, 0700) < 0 || (made = open_dir(to, name)) < 0) {
+		err_sys(e, "make a directory");
+		goto out;
+	}
+	if (walk(m, made, dirs, k, e) == 0)
+		r = dress(made, dirs[0], e);
+out:
+	while (k > 0)
+		fd_close(&dirs[--k]);
+	return r;
 }
 
-static int lay_dir(int from, int to, const char *name, const struct stat *st, unsigned depth,
-		   struct err *e) /* NOLINT(misc-no-recursion) */
-{
-	_cleanup_fd_ int in = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
-			 out = -1;
-
-	if (in < 0)
-		return err_sys(e, "open");
-	if (depth == DEPTH_MAX)
-		return err_set(e, ERR_REFUSED, "it is more than %d directories deep", DEPTH_MAX);
-	out = target(to, name, is_opaque(in), e);
-	return out < 0 || lay(in, out, depth + 1, e) < 0 ? -1 : finish(in, out, st, e);
-}
-
-static int lay_one(int from, int to, const char *name, unsigned depth,
-		   struct err *e) /* NOLINT(misc-no-recursion) */
+/* The name as from[0], the topmost layer that has it, shows it. */
+static int merge_name(struct merge *m, int to, const int *from, size_t n, const char *name,
+		      struct err *e)
 {
 	struct stat st;
 
-	if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0; /* a layer above gave it */
+	if (fstatat(from[0], name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_sys(e, "stat");
+	if (++m->done.entries > img_unpack_default.entries)
+		return err_set(e, ERR_REFUSED, "more than %llu entries",
+			       (unsigned long long)img_unpack_default.entries);
 	if (S_ISDIR(st.st_mode))
-		return lay_dir(from, to, name, &st, depth, e);
-	if (img_tree_remove(to, name, e) < 0)
-		return -1;
-	if (S_ISCHR(st.st_mode)) /* a whiteout: no other device is in a layer */
-		return 0;
-	return linkat(from, name, to, name, 0) < 0 ? err_sys(e, "link") : 0;
+		return merge_dir(m, to, from, n, name, e);
+	/* Whiteouts come along until the directory is whole: they keep away what is below. */
+	if (linkat(from[0], name, to, name, 0) < 0)
+		return err_sys(e, "link");
+	if (S_ISREG(st.st_mode))
+		m->done.bytes += (uint64_t)st.st_size;
+	return 0;
 }
 
-static int lay(int from, int to, unsigned depth, struct err *e) /* NOLINT(misc-no-recursion) */
+static int each_name(struct merge *m, int to, const int *from, size_t n, int dir, bool whiteouts,
+		     struct err *e)
 {
-	int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *ent;
-	char shown[200];
+	int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = again < 0 ? NULL : fdopendir(again);
+	const struct dirent *en;
+	struct stat st;
+	int r = 0;
 
 	if (!d) {
-		r = err_sys(e, "open");
-		fd_close(&fd);
-		return r;
+		fd_close(&again);
+		return err_sys(e, "read a directory");
 	}
-	while (r == 0 && (errno = 0, ent = readdir(d))) {
-		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, ".."))
+	while (r == 0 && (errno = 0, en = readdir(d))) {
+		if (!strcmp(en->d_name, ".") || !strcmp(en->d_name, ".."))
 			continue;
-		r = lay_one(from, to, ent->d_name, depth, e);
+		if (!whiteouts)
+			r = merge_name(m, to, from, n, en->d_name, e);
+		else if (fstatat(to, en->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			 S_ISCHR(st.st_mode) && unlinkat(to, en->d_name, 0) < 0)
+			r = err_sys(e, "unlink");
 		if (r < 0)
-			err_prefix(e, "%s", str_printable(shown, sizeof(shown), ent->d_name));
+			err_prefix(e, "%.60s", en->d_name);
 	}
 	if (r == 0 && errno)
-		r = err_sys(e, "readdir");
+		r = err_sys(e, "read a directory");
 	closedir(d);
 	return r;
 }
 
-int img_merge(int tree, const int *layers, size_t n, struct err *e)
+static int walk(struct merge *m, int to, const int *from, size_t n, struct err *e)
 {
-	struct stat st;
+	int r = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		if (fstat(layers[i], &st) < 0)
-			return err_sys(e, "merge layers");
-		if (lay(layers[i], tree, 0, e) < 0 || finish(layers[i], tree, &st, e) < 0 ||
-		    fchmod(tree, (st.st_mode & 07777) | 0700) < 0)
-			return err_prefix(e, "merge layers");
-	}
+	if (++m->depth > DEPTH_MAX)
+		return err_set(e, ERR_REFUSED, "more than %d directories deep", DEPTH_MAX);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = each_name(m, to, from + i, n - i, from[i], false, e);
+	if (r == 0)
+		r = each_name(m, to, NULL, 0, to, true, e);
+	m->depth--;
+	return r;
+}
+
+int img_merge(int tree, const int *layers, size_t n, struct img_unpacked *ret, struct err *e)
+{
+	struct merge m = { 0 };
+
+	if (n == 0 || n > LAYERS_MAX)
+		return err_set(e, ERR_REFUSED, "%zu layers can't be merged", n);
+	if (walk(&m, tree, layers, n, e) < 0 || dress(tree, layers[0], e) < 0)
+		return -1;
+	m.done.opaque_root = false;
+	*ret = m.done;
 	return 0;
 }

@@ -1,12 +1,13 @@
-/* Several layers of the store as one: for images of more layers than one mount takes. */
+/* Several layers as one: what overlayfs would show of them, in a directory of its own. Files are
+ * linked, not copied: layers never change. The lowest of a stack only, since what it hides is gone.
+ */
 #pragma once
 
 #include <stddef.h>
 
 #include "base/err.h"
+#include "image/unpack.h"
 
-/* Fills the empty directory `tree` with what the n layers show together, lowest first in `layers`:
- * files are hard links to theirs, directories are made anew. Nothing is below them: whiteouts and
- * opaque markers are gone afterwards. Layers of the store never change, so that sharing their files
- * is safe. All of a tree's owner's rights are on its root. */
-int img_merge(int tree, const int *layers, size_t n, struct err *e);
+/* tree is an empty directory; layers are directories in the form of unpack.h, topmost first, on the
+ * same file system. ret counts entries and bytes of content. */
+int img_merge(int tree, const int *layers, size_t n, struct img_unpacked *ret, struct err *e);

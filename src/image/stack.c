@@ -1,7 +1,5 @@
-/* How a stack grows: see stack.h.
- *
- * Where to merge is told by a layer's number alone, so that every image with the same lowest layers
- * finds the same merged one: number 127, then each 127 further on, with all that is on the stack.
+/* How a stack grows: see stack.h. When it is full and there is more to come, all of it becomes one
+ * layer, by the chain id of its topmost.
  *
  * What may go wrong: a child's account of what it unpacked is not what the config wants: nothing is
  * published. A layer that hides all below it (an opaque root) has no word in overlayfs: those below
@@ -15,8 +13,6 @@
 #include "base/fd.h"
 #include "image/merge.h"
 #include "image/sha256.h"
-
-#define MERGE_EACH (IMG_STACK_MAX - 1)
 
 static int chain_ids(struct img_stack *st, struct err *e)
 {
@@ -37,12 +33,6 @@ static int chain_ids(struct img_stack *st, struct err *e)
 	return 0;
 }
 
-/* Whether the stack is merged when layer i is on it. */
-static bool merges_at(const struct img_stack *st, size_t i)
-{
-	return i > 0 && i % MERGE_EACH == 0 && i + 1 < st->config->n_diff_ids;
-}
-
 static int put(struct img_stack *st, char kind, const char *id, uint64_t bytes, int fd,
 	       struct err *e)
 {
@@ -58,24 +48,20 @@ static int put(struct img_stack *st, char kind, const char *id, uint64_t bytes, 
 	return 0;
 }
 
-/* The highest merged layer that is there. */
+/* The first merged layer, when it is there. */
 static void find_merged(struct img_stack *st)
 {
-	size_t n = st->config->n_diff_ids;
+	struct img_layer_info info;
+	struct err ignored;
+	int fd;
 
-	for (size_t i = n > 0 ? (n - 1) / MERGE_EACH * MERGE_EACH : 0; i > 0; i -= MERGE_EACH) {
-		struct img_layer_info info;
-		struct err ignored;
-		int fd = -1;
-
-		if (merges_at(st, i))
-			fd = img_layer_hold(st->store, 'm', st->items[i].chain, &info, &ignored);
-		if (fd < 0)
-			continue;
-		put(st, 'm', info.id, info.done.bytes, fd, &ignored);
-		st->at = i + 1;
+	if (st->config->n_diff_ids <= IMG_STACK_MAX)
 		return;
-	}
+	fd = img_layer_hold(st->store, 'm', st->items[IMG_STACK_MAX - 1].chain, &info, &ignored);
+	if (fd < 0)
+		return;
+	put(st, 'm', info.id, info.done.bytes, fd, &ignored);
+	st->at = IMG_STACK_MAX;
 }
 
 int img_stack_begin(struct img_stack *ret, const struct img_store *s, const struct img_config *c,
@@ -134,25 +120,16 @@ bool img_stack_missing(struct img_stack *st, size_t i)
 static int merge(struct img_stack *st, const char *chain, struct err *e)
 {
 	_cleanup_img_draft_ struct img_draft d = IMG_DRAFT_NONE;
-	struct img_unpacked done = { 0 };
+	int top_first[IMG_STACK_MAX], fd;
 	char name[IMG_LAYER_NAME];
-	int fd;
+	struct img_unpacked done;
 
-	if (img_draft_new(st->store, &d, e) < 0 || img_merge(d.tree, st->held, st->n, e) < 0)
-		return -1;
-	for (size_t i = 0; i < st->n; i++) {
-		struct img_layer_info info;
-
-		if (img_layer_info(st->store, st->layers[i].name, &info, e) < 0)
-			return -1;
-		done.bytes += info.done.bytes;
-		done.entries += info.done.entries;
-		done.devices += info.done.devices;
-		done.set_ids += info.done.set_ids;
-		done.xattrs += info.done.xattrs;
-	}
-	if (img_layer_publish(st->store, &d, 'm', chain, &done, name, e) < 0)
-		return -1;
+	for (size_t i = 0; i < st->n; i++)
+		top_first[i] = st->held[st->n - 1 - i];
+	if (img_draft_new(st->store, &d, e) < 0 ||
+	    img_merge(d.tree, top_first, st->n, &done, e) < 0 ||
+	    img_layer_publish(st->store, &d, 'm', chain, &done, name, e) < 0)
+		return err_prefix(e, "merge %zu layers", st->n);
 	fd = fd_steal(&d.tree);
 	img_store_let_go(st->held, st->n);
 	st->n = 0;
@@ -168,11 +145,11 @@ static int advance(struct img_stack *st, struct err *e)
 		img_store_let_go(st->held, st->n);
 		st->n = 0;
 	}
+	if (st->n == IMG_STACK_MAX && merge(st, it[-1].chain, e) < 0)
+		return -1;
 	if (put(st, it->kind, it->info.id, it->info.done.bytes, it->fd, e) < 0)
 		return -1;
 	it->fd = -1;
-	if (merges_at(st, st->at) && st->n > 1 && merge(st, it->chain, e) < 0)
-		return -1;
 	st->at++;
 	return 0;
 }
