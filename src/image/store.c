@@ -185,6 +185,16 @@ const char *store_hex(const char *id)
 	return id + strlen("sha256:");
 }
 
+bool store_is_config(const char *name, char ret_id[IMG_DIGEST_LEN + 1])
+{
+	size_t n = strspn(name, "0123456789abcdef");
+
+	if (n != 64 || (name[n] && strcmp(name + n, ".json") != 0))
+		return false;
+	snprintf(ret_id, IMG_DIGEST_LEN + 1, "sha256:%.64s", name);
+	return true;
+}
+
 int store_each(int dir, int (*each)(void *ctx, int dir, const char *name, struct err *e), void *ctx,
 	       struct err *e)
 {
@@ -303,6 +313,28 @@ int img_store_hold(const struct img_store *s, const struct img_record *r,
 	memcpy(ret_fds, fds, r->n_layers * sizeof(*fds));
 	*ret_n = r->n_layers;
 	return 0;
+}
+
+struct each_id {
+	int (*each)(void *ctx, const char *id, struct err *e);
+	void *ctx;
+};
+
+static int one_id(void *ctx, int dir, const char *name, struct err *e)
+{
+	struct each_id *with = ctx;
+	char id[IMG_DIGEST_LEN + 1];
+
+	return store_is_config(name, id) && !name[64] ? with->each(with->ctx, id, e) : 0;
+}
+
+int img_store_each_id(const struct img_store *s,
+		      int (*each)(void *ctx, const char *id, struct err *e), void *ctx,
+		      struct err *e)
+{
+	struct each_id with = { each, ctx };
+
+	return store_each(s->configs, one_id, &with, e);
 }
 
 int img_store_json(const struct img_store *s, const char *id, char **ret, size_t *ret_n,

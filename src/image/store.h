@@ -77,6 +77,10 @@ int img_name_get(const struct img_store *s, const struct img_ref *ref, struct im
 int img_store_each_name(const struct img_store *s,
 			int (*each)(void *ctx, const struct img_name *name, struct err *e),
 			void *ctx, struct err *e);
+/* Shows the id of every image, with a name or without, in any order; as img_store_each_name. */
+int img_store_each_id(const struct img_store *s,
+		      int (*each)(void *ctx, const char *id, struct err *e), void *ctx,
+		      struct err *e);
 /* The config document as it came. To be freed. ERR_MISSING: there is none. */
 int img_store_json(const struct img_store *s, const char *id, char **ret, size_t *ret_n,
 		   struct err *e);

@@ -95,17 +95,6 @@ static int note_name(void *ctx, const struct img_name *name, struct err *e)
 	return unlinkat(gc->s->names, name->ref, 0) < 0 ? err_sys(e, "names/%s", name->ref) : 0;
 }
 
-/* "0123...ef" of 64 digits, maybe with .json; false: something else, which is let alone. */
-static bool is_config(const char *name, char ret_id[IMG_DIGEST_LEN + 1])
-{
-	size_t n = strspn(name, "0123456789abcdef");
-
-	if (n != 64 || (name[n] && strcmp(name + n, ".json") != 0))
-		return false;
-	snprintf(ret_id, IMG_DIGEST_LEN + 1, "sha256:%.64s", name);
-	return true;
-}
-
 static bool is_held(const struct img_store *s, const struct img_record *r)
 {
 	for (size_t i = 0; i < r->n_layers; i++) {
@@ -126,7 +115,7 @@ static int one_config(void *ctx, int dir, const char *name, struct err *e)
 	bool known;
 	int rc = 0;
 
-	if (!is_config(name, id) || strchr(name, '.'))
+	if (!store_is_config(name, id) || strchr(name, '.'))
 		return 0;
 	known = store_record(gc->s, id, &r, e) == 0;
 	if (!known && e->num == TEXT_NEWER)
@@ -151,7 +140,7 @@ static int one_json(void *ctx, int dir, const char *name, struct err *e)
 {
 	char id[IMG_DIGEST_LEN + 1];
 
-	if (!is_config(name, id) || !strchr(name, '.') ||
+	if (!store_is_config(name, id) || !strchr(name, '.') ||
 	    faccessat(dir, store_hex(id), F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return 0;
 	return unlinkat(dir, name, 0) < 0 ? err_sys(e, "configs/%s", name) : 0;

@@ -24,6 +24,8 @@ int store_draft_name(const struct img_store *s, const char *kind, char ret[48]);
 int store_draft_remove(const struct img_store *s, const char *name, int fd, struct err *e);
 /* The file's name of an image: the digits of its id. */
 const char *store_hex(const char *id);
+/* Whether a file of configs/ is "0123...ef" of 64 digits, maybe with .json: an image's. */
+bool store_is_config(const char *name, char ret_id[IMG_DIGEST_LEN + 1]);
 /* Reads the record of that id, whatever its layers are like. */
 int store_record(const struct img_store *s, const char *id, struct img_record *ret, struct err *e);
 /* Whether a layer of that name is there, with an info. */

@@ -93,7 +93,7 @@ static int parse(char *at, char *end, struct img_name *n, struct err *e)
 static int load(const struct img_store *s, const char *file, struct img_name *ret, struct err *e)
 {
 	struct img_name n = { 0 };
-	char *text;
+	char *text, should[FILE_CAP];
 	size_t len;
 	int r;
 
@@ -101,6 +101,9 @@ static int load(const struct img_store *s, const char *file, struct img_name *re
 		return -1;
 	r = parse(text, text + len, &n, e);
 	free(text);
+	file_of(n.ref, should);
+	if (r == 0 && strcmp(should, file) != 0)
+		r = err_set(e, ERR_REFUSED, "it is another image's");
 	if (r < 0) {
 		e->kind = ERR_REFUSED;
 		return err_prefix(e, "names/%s of the store of images", file);
