@@ -347,7 +347,7 @@ def big(img):
     with bundle(img) as (root, commit):
         unpack(root, debs("python3-minimal", "libpython3-stdlib", without=SPARE))
         commit()
-        unpack(root, debs("libllvm14", "libclang-cpp14", without=SPARE))
+        unpack(root, debs("gcc", "libc6-dev", without=SPARE))
         commit()
         unpack(root, debs("perl", "git", without=SPARE))
         commit()
