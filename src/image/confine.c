@@ -214,6 +214,7 @@ static const struct call serve_calls[] = {
 	{ SYS_clone, NO_BITS, 0, NAMESPACES },
 	{ SYS_set_robust_list },
 	{ SYS_recvmsg },
+	{ SYS_sendmsg }, /* once, that it is ready */
 	{ SYS_wait4 },
 	{ SYS_getppid },
 	{ SYS_prctl },

@@ -79,6 +79,8 @@ static int lock_in(const struct img_store *s, pid_t parent, struct err *e)
 	struct sigaction gone = { .sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT };
 
 	signal(SIGINT, SIG_IGN); /* a terminal's is meant for the one that ends us */
+	if (img_confine_rights(e) < 0)
+		return -1;
 	if (sigaction(SIGCHLD, &gone, NULL) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
 		return err_sys(e, "set up the process that unpacks");
 	if (getppid() != parent)

@@ -5,23 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/pull.h"
-#include "cli/verbs.h"
-
-static int pull(int argc, char **argv)
-{
-	struct pull_options o;
-	int rc = pull_parse(argc, argv, &o);
-
-	return rc >= 0 ? rc : 1;
-}
+#include "prog/image_verbs.h"
 
 /* A row a verb: argv[0] is the verb; returns the exit code. */
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } verbs[] = {
-	{ "pull", pull },
+	{ "pull", image_pull },
 };
 
 int main(int argc, char **argv)

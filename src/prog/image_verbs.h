@@ -1,0 +1,4 @@
+/* The verbs of cloche-image. argv[0] is the verb; each returns the exit code. */
+#pragma once
+
+int image_pull(int argc, char **argv);
