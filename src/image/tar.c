@@ -346,18 +346,37 @@ static int take_tail(struct tar *t, struct err *e)
 
 static int skip(struct tar *t, struct err *e)
 {
-	uint64_t n = t->stored + t->padding;
+	uint64_t n = t->stored;
+	unsigned pad = t->padding;
+	int r;
 
 	t->stored = t->padding = 0;
 	for (; n > SIZE_MAX; n -= SIZE_MAX)
 		if (tar_take(t, NULL, SIZE_MAX, e) < 0)
 			return -1;
-	return tar_take(t, NULL, (size_t)n, e);
+	if (tar_take(t, NULL, (size_t)n, e) < 0)
+		return -1;
+	if (t->open_end && pad > 0) {
+		r = buffered(t, e);
+		if (r <= 0)
+			return r;
+	}
+	return tar_take(t, NULL, pad, e);
+}
+
+/* The source has ended where a header was due; `begun`: headers of an entry came before. */
+static int end_without_marker(struct tar *t, bool begun, struct err *e)
+{
+	if (!t->open_end || begun)
+		return err_set(e, ERR_REFUSED, "the archive has no end: it was cut short");
+	t->ended = true;
+	return 0;
 }
 
 int tar_next(struct tar *t, const struct tar_entry **ret, struct err *e)
 {
 	uint8_t h[TAR_BLOCK_LEN] = { 0 };
+	bool begun = false;
 	int r;
 
 	*ret = NULL;
@@ -369,10 +388,10 @@ int tar_next(struct tar *t, const struct tar_entry **ret, struct err *e)
 	t->entry.n_xattrs = 0;
 	t->piece = t->n_pieces = 0;
 	t->done = 0;
-	for (;;) {
+	for (;; begun = true) {
 		r = buffered(t, e);
 		if (r == 0)
-			return err_set(e, ERR_REFUSED, "the archive has no end: it was cut short");
+			return end_without_marker(t, begun, e);
 		if (r < 0 || tar_take(t, h, sizeof(h), e) < 0)
 			return -1;
 		if (is_zero(h, sizeof(h)))
@@ -433,6 +452,11 @@ int tar_open(const struct tar_source *source, uint64_t max, struct tar **ret, st
 	t->left = max + (max < UINT64_MAX);
 	*ret = t;
 	return 0;
+}
+
+void tar_open_end(struct tar *t)
+{
+	t->open_end = true;
 }
 
 void tar_free(struct tar **t)

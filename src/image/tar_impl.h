@@ -37,7 +37,7 @@ struct tar {
 	} ext;
 	char *meta; /* the bytes of the last x header: attributes point into them */
 
-	bool ended;
+	bool ended, open_end;
 	struct tar_entry entry;
 	uint8_t buffer[TAR_BUFFER];
 };

@@ -439,6 +439,34 @@ START_TEST(test_cut)
 }
 END_TEST
 
+/* Where a digest vouches for the length, the marker and the last padding may be missing, and nothing else. */
+START_TEST(test_open_end)
+{
+	size_t header = 512, whole;
+
+	tar_file(&made, "a", 0644, "12345");
+	tar_file(&made, "b", 0644, "67");
+	whole = made.n;
+	for (made.n = 0; made.n <= whole; made.n++) {
+		size_t at = made.n % 1024;
+		bool fine = at == 0 || (made.n < 1024 ? at == header + 5 : at == header + 2);
+		int r;
+
+		start(whole);
+		tar_open_end(t);
+		do
+			r = tar_next(t, &en, &e);
+		while (r == 0 && en);
+		ck_assert_msg((r == 0) == fine, "%zu bytes", made.n);
+	}
+	made.n = whole;
+	start(whole);
+	next_is(TAR_FILE, "a");
+	next_is(TAR_FILE, "b");
+	ck_assert_int_eq(tar_next(t, &en, &e), -1); /* nobody vouched */
+}
+END_TEST
+
 static ssize_t fails(void *ctx, void *buf, size_t n, struct err *err)
 {
 	return err_set(err, ERR_SYS, "the disk is gone");
@@ -465,6 +493,7 @@ static void fill(TCase *tc)
 	tcase_add_checked_fixture(tc, NULL, teardown);
 	tcase_add_loop_test(tc, test_plain, 0, 6);
 	tcase_add_test(tc, test_dialects);
+	tcase_add_test(tc, test_open_end);
 	tcase_add_loop_test(tc, test_large, 0, 6);
 	tcase_add_test(tc, test_sparse);
 	tcase_add_loop_test(tc, test_bad, 0, sizeof(bad) / sizeof(*bad));
