@@ -283,7 +283,7 @@ static int unpack(struct pull *p, struct layer *l, struct err *e)
 	o.max_in = l->blob->size;
 	o.limits = img_unpack_default;
 	o.keep_owners = geteuid() == 0;
-	o.open_end = true; /* its digests are compared */
+	o.lax_end = true;
 	o.n_lowers = p->n_stack;
 	for (size_t i = 0; i < p->n_stack; i++)
 		memcpy(o.lowers[i], p->stack[p->n_stack - 1 - i].name, sizeof(o.lowers[i]));
