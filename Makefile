@@ -1,6 +1,6 @@
 # The front door.
 #
-#   make               build/cloche, static                  make bench        how fast it starts, against others
+#   make               build/cloche (static), build/cloche-image               make bench        how fast it starts, against others
 #   make demo          build it and run code in a box        make fuzz         every fuzzer for FUZZ_SECONDS
 #   make test          everything, on a fresh machine        make analyze      a static analyser over the sources
 #   make test-faults   every system call of a start fails     make test-mutants  every lock compiled out is noticed
@@ -25,13 +25,19 @@ SAN := -Db_sanitize=address,undefined -Db_lundef=false
 .NOTPARALLEL:
 .PHONY: all demo test test-guest test-long unit unit-clang sanitize suite test-faults test-mutants check-style analyze fuzz bench install clean
 
-all: $(B)/build.ninja
+all: $(B)/build.ninja $(B)/image/build.ninja
 	@ninja -C $(B) --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
 	@ln -f $(B)/src/prog/cloche $(B)/cloche
+	@ninja -C $(B)/image --quiet src/prog/cloche-image >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
+	@ln -f $(B)/image/src/prog/cloche-image $(B)/cloche-image
 $(B)/build.ninja:
 	@tools/deps build
 	@native='--native-file tools/musl.ini'; case "$$(gcc -dumpmachine)" in *musl*) native=-Dmusl=true ;; esac; \
 		$(SETUP) $$native $(B) >$(B).log 2>&1 || { cat $(B).log; exit 1; }; rm -f $(B).log
+# cloche-image stands on the host's libraries.
+$(B)/image/build.ninja:
+	@tools/deps build
+	@mkdir -p $(B) && $(SETUP) $(B)/image >$(B)/image.log 2>&1 || { cat $(B)/image.log; exit 1; }; rm -f $(B)/image.log
 
 demo: all
 	@tools/demo $(B)/cloche
@@ -101,11 +107,13 @@ install: all
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	@install -m 755 $(B)/cloche $(DESTDIR)$(PREFIX)/bin/cloche
+	@install -d $(DESTDIR)$(PREFIX)/lib/cloche
+	@install -m 755 $(B)/cloche-image $(DESTDIR)$(PREFIX)/lib/cloche/cloche-image
 	@$(B)/cloche man >$(DESTDIR)$(PREFIX)/share/man/man1/cloche.1
 	@$(B)/cloche completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/cloche
 	@$(B)/cloche completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cloche
 	@$(B)/cloche completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cloche.fish
-	@echo "installed $(DESTDIR)$(PREFIX)/bin/cloche"
+	@echo "installed $(DESTDIR)$(PREFIX)/bin/cloche and $(DESTDIR)$(PREFIX)/lib/cloche/cloche-image"
 
 clean:
 	@rm -rf $(B)

@@ -1,6 +1,7 @@
 """Fixtures and rules of the whole suite.
 
 - `box(...)`, `cloche(...)`, `ws`, `probe(name)`: see lib/boxlib.py for what they give.
+- `image(name)`, `home`: an image of lib/images.py, and directories of cloche's own that are empty.
 - A skip that tests/skips.txt does not list fails the run.
 - After each module nothing of ours may be left: no process, mount, cgroup or file.
 - With CLOCHE_RAN set, the ids of tests that passed are appended to that file, with CLOCHE_PLACE as PLACE@ID; tests/run and
@@ -22,6 +23,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "lib"))
 import boxlib  # noqa: E402
+import images  # noqa: E402
 
 PR_SET_CHILD_SUBREAPER = 36
 HERE = pathlib.Path(__file__).resolve().parent
@@ -117,6 +119,29 @@ def ws():
     """A directory of the caller's own to be shared with boxes. Its parents are searchable by all."""
     with directory("ct-ws-") as path:
         yield path
+
+
+@pytest.fixture(scope="session")
+def image():
+    """image("python") is the layout of that image (lib/images.py), made once a machine."""
+    def get(name):
+        try:
+            return images.layout(name)
+        except images.Unavailable as why:
+            return pytest.skip(f"no image: {why}")
+    return get
+
+
+@pytest.fixture
+def home():
+    """A CLOCHE_HOME of its own, with an empty store: pass `env={"CLOCHE_HOME": str(home)}`."""
+    with directory("ct-home-") as path:
+        yield path
+        # Layers may hold directories that their owner can't enter.
+        for base, dirs, _ in os.walk(path):
+            for d in dirs:
+                if not os.path.islink(os.path.join(base, d)):
+                    os.chmod(os.path.join(base, d), 0o700)
 
 
 @pytest.fixture(scope="session")

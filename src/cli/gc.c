@@ -1,6 +1,6 @@
 /* `cloche gc`: removes what cloches that were killed have left, empty cgroups and runtime
  * directories, and what is kept ready and nobody uses now: roots of the host image, the unit of the
- * systemd user manager. The next
+ * systemd user manager. Of the store of images it removes what killed cloches were making. The next
  * start of any cloche of the same user does the same within bounds; this does all of it and says
  * what went. What belongs to a living cloche is never touched. */
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "box/limits.h"
 #include "box/skeleton.h"
 #include "cli/verbs.h"
+#include "engine/images.h"
 #include "state/dirs.h"
 #include "state/owner.h"
 
@@ -40,6 +41,18 @@ static unsigned sweep_groups(void)
 	return all;
 }
 
+/* A store that can't be swept keeps nothing else from it. */
+static int sweep_images(struct img_gc_done *ret)
+{
+	_cleanup_img_store_ struct img_store s = IMG_STORE_NONE;
+	struct err e;
+
+	if ((images_open(false, &s, &e) < 0 && e.kind != ERR_MISSING) ||
+	    img_store_gc(&s, IMG_GC_LEFT, ret, &e) < 0)
+		return cli_fail("gc", &e);
+	return 0;
+}
+
 static void name_text(void *ctx, const char *name)
 {
 	buf_fmt(ctx, "removed runtime directory %s\n", name);
@@ -56,6 +69,7 @@ static int run(int argc, char **argv)
 	char path[STATE_PATH_MAX];
 	bool store;
 	unsigned groups, skeletons, dirs;
+	struct img_gc_done left = { 0 };
 	bool unit;
 	_cleanup_buf_ struct buf out;
 	struct json j;
@@ -75,6 +89,7 @@ static int run(int argc, char **argv)
 	store = state_path(STATE_STORE, path, &e) == 0;
 	if (!store && e.kind != ERR_MISSING)
 		return cli_fail("gc", &e);
+	rc = store ? sweep_images(&left) : 0;
 	groups = sweep_groups();
 	unit = limits_retire();
 	skeletons = store ? skeleton_sweep(path) : 0;
@@ -84,26 +99,35 @@ static int run(int argc, char **argv)
 		json_ku64(&j, "cgroups", groups);
 		json_ku64(&j, "skeletons", skeletons);
 		json_ku64(&j, "units", unit);
+		json_ku64(&j, "drafts", left.drafts);
+		json_ku64(&j, "downloads", left.parts);
 		json_key(&j, "runtime_dirs");
 		json_arr(&j);
 		state_sweep_each(GC_ROUND, name_json, &j);
 		json_arr_end(&j);
 		json_obj_end(&j);
 		buf_str(&out, "\n");
-		return cli_put(1, &out);
+		return cli_put(1, &out) ? 1 : rc;
 	}
 	if (groups > 0)
 		buf_fmt(&out, "removed %u cgroup%s\n", groups, groups == 1 ? "" : "s");
 	if (skeletons > 0)
 		buf_fmt(&out, "removed %u prepared root%s of the host image\n", skeletons,
 			skeletons == 1 ? "" : "s");
+	if (left.drafts > 0)
+		buf_fmt(&out, "removed %u image%s that %s being made\n", left.drafts,
+			left.drafts == 1 ? "" : "s", left.drafts == 1 ? "was" : "were");
+	if (left.parts > 0)
+		buf_fmt(&out, "removed %u unfinished download%s\n", left.parts,
+			left.parts == 1 ? "" : "s");
 	if (unit)
 		buf_str(&out,
 			"stopped the empty unit cloche-boxes.service of your systemd manager\n");
 	dirs = state_sweep_each(GC_ROUND, name_text, &out);
-	if (groups == 0 && skeletons == 0 && dirs == 0 && !unit)
+	if (groups == 0 && skeletons == 0 && dirs == 0 && !unit && left.drafts == 0 &&
+	    left.parts == 0)
 		buf_str(&out, "nothing to remove\n");
-	return cli_put(1, &out);
+	return cli_put(1, &out) ? 1 : rc;
 }
 
 static const struct opt_row rows[] = {

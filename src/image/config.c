@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/path.h"
 #include "base/str.h"
@@ -26,20 +27,12 @@ static const char *const signals[] = {
 #define RTMIN_NR 34 /* as libc counts it: the first two are its own */
 #define RTMAX_NR 64
 
-static void words_free(struct img_words *w)
-{
-	for (size_t i = 0; i < w->n; i++)
-		free(w->v[i]);
-	free(w->v);
-	*w = (struct img_words){ 0 };
-}
-
 void img_config_free(struct img_config *c)
 {
-	words_free(&c->env);
-	words_free(&c->entrypoint);
-	words_free(&c->cmd);
-	words_free(&c->volumes);
+	img_words_free(&c->env);
+	img_words_free(&c->entrypoint);
+	img_words_free(&c->cmd);
+	img_words_free(&c->volumes);
 }
 
 static int words_add(struct img_words *w, const char *s, struct err *e)
@@ -229,6 +222,31 @@ static int take_diff_ids(const json_t *doc, struct img_config *c, struct err *e)
 	return 0;
 }
 
+/* When the image was made, as RFC 3339 has it. It is only shown: what is no such time is none. */
+static int64_t take_created(const json_t *doc)
+{
+	const char *s = json_string_value(json_object_get(doc, "created"));
+	struct tm t = { 0 };
+	int used = 0, hours = 0, minutes = 0;
+	char sign = 0;
+
+	if (!s || sscanf(s, "%4d-%2d-%2dT%2d:%2d:%2d%n", &t.tm_year, &t.tm_mon, &t.tm_mday,
+			 &t.tm_hour, &t.tm_min, &t.tm_sec, &used) < 6)
+		return 0;
+	s += used;
+	if (*s == '.')
+		s += 1 + strspn(s + 1, "0123456789");
+	if (strcmp(s, "Z") != 0 && sscanf(s, "%c%2d:%2d", &sign, &hours, &minutes) < 3)
+		return 0;
+	if (t.tm_year < 1970 || t.tm_mon < 1 || t.tm_mon > 12 || t.tm_mday < 1 || t.tm_mday > 31 ||
+	    t.tm_hour < 0 || t.tm_hour > 23 || t.tm_min < 0 || t.tm_min > 59 || t.tm_sec < 0 ||
+	    t.tm_sec > 60 || hours < 0 || hours > 23 || minutes < 0 || minutes > 59)
+		return 0;
+	t.tm_year -= 1900;
+	t.tm_mon--;
+	return timegm(&t) - (sign == '-' ? -1 : 1) * (hours * 60 + minutes) * 60;
+}
+
 static int take_config(const json_t *doc, struct img_config *c, struct err *e)
 {
 	struct img_platform *p = &c->platform;
@@ -240,6 +258,7 @@ static int take_config(const json_t *doc, struct img_config *c, struct err *e)
 	if (!*p->os || !*p->arch)
 		return err_set(e, ERR_REFUSED, "os or architecture is missing");
 	img_platform_normalise(p);
+	c->created = take_created(doc);
 	return take_diff_ids(doc, c, e) < 0 || take_run(doc, c, e) < 0 ? -1 : 0;
 }
 

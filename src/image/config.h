@@ -7,17 +7,8 @@
 #include "base/err.h"
 #include "image/manifest.h"
 #include "image/platform.h"
-
-#define IMG_WORDS_MAX 1024	  /* elements of a list */
-#define IMG_WORD_MAX (128u << 10) /* bytes of one: the kernel's limit for a word of argv or env */
-#define IMG_USER_MAX 255
-
-/* A NULL-terminated list whose words it owns; v is NULL when the config has no such list, which for
- * a command is not the same as an empty one. */
-struct img_words {
-	char **v;
-	size_t n;
-};
+#include "image/record.h"
+#include "image/words.h"
 
 struct img_config {
 	struct img_platform platform; /* normalised */
@@ -27,6 +18,7 @@ struct img_config {
 	char workdir[4096];	     /* absolute and normalised, or "" */
 	char user[IMG_USER_MAX + 1]; /* NAME|UID[:GROUP|GID], or "" */
 	int stop_signal;	     /* 0: not given */
+	int64_t created;	     /* seconds since 1970; 0: it does not say, or not rightly */
 	size_t n_diff_ids;
 	char diff_ids[IMG_LAYERS_MAX][IMG_DIGEST_LEN + 1];
 };
@@ -41,3 +33,8 @@ void img_config_free(struct img_config *c);
  * manifest without an index says so only here. */
 int img_config_fits(const struct img_config *c, const struct img_manifest *m,
 		    const struct img_platform *want, struct err *e);
+/* The record of an image with that config, but for its layers, which only the store has names for.
+ * id and manifest are the digests of the config document and of the manifest ("": none). *ret is to
+ * be freed by img_record_free. */
+int img_record_of_config(const struct img_config *c, const char *id, const char *manifest,
+			 struct img_record *ret, struct err *e);

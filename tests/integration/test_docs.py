@@ -7,6 +7,7 @@ import sys
 
 import boxlib
 import pytest
+import stored
 
 ROOT = boxlib.ROOT
 sys.path.insert(0, str(boxlib.TESTS / "lib"))
@@ -74,6 +75,13 @@ def bench(tmp_path_factory):
     return d, home
 
 
+def stock(home):
+    """The images that the documents speak of, anew: they are removed there, too."""
+    store = stored.Store(home, home / ".local/share/cloche/images")
+    for name in ("python:3.12-slim", "debian:12"):
+        store.image(name, [store.layer(lambda d: (d / "etc").mkdir(exist_ok=True))])
+
+
 @pytest.mark.parametrize("where,line", commands(), ids=lambda v: str(v).replace("/", "|")[:70])
 def test_documented_command(bench, where, line):
     bare = re.split(r"\s{2,}#", line)[0].strip()
@@ -82,6 +90,8 @@ def test_documented_command(bench, where, line):
     d, home = bench
     env = dict(boxlib.base_env(), HOME=str(home))
     env["PATH"] = f"{d}/bin:{env['PATH']}"
+    if re.match(r"cloche (images|inspect|rm|prune)\b", bare):
+        stock(home)
     r = subprocess.run(["sh", "-c", line], cwd=d, env=env, capture_output=True, timeout=boxlib.HANG, check=False,
                        stdin=subprocess.DEVNULL)
     text = (r.stdout + r.stderr).decode(errors="replace")

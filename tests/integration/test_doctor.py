@@ -278,7 +278,7 @@ def test_gc_removes_the_dead_and_only_them(cloche, tmp_path):
     (run / "other").mkdir()
     (run / "owner-999999998-5.1").symlink_to(tmp_path)
     got = json.loads(cloche("gc", "--json", env=env).out)
-    assert list(got) == ["cgroups", "skeletons", "units", "runtime_dirs"]
+    assert list(got) == ["cgroups", "skeletons", "units", "drafts", "downloads", "runtime_dirs"]
     assert got["runtime_dirs"] == ["owner-999999998-5.0"]
     assert sorted(os.listdir(run)) == ["other", "owner-999999998-5.1"]
     again = cloche("gc", env=env)

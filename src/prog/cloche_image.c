@@ -1,0 +1,31 @@
+/* cloche-image: what reads registries and archives, over the host's libraries. It takes the verbs
+ * of cloche that need them, by the same tables; cloche executes it (cli/image_program.h). */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "prog/image_verbs.h"
+
+/* A row a verb: argv[0] is the verb; returns the exit code. */
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} verbs[] = {
+	{ "pull", image_pull },
+	{ "load", image_load },
+	{ "import", image_import },
+};
+
+int main(int argc, char **argv)
+{
+	/* A caller may start us with 0, 1 or 2 closed; nothing of ours may then land there. */
+	for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0 && fd <= STDERR_FILENO;
+	     fd = dup(fd))
+		;
+	for (size_t i = 0; argc > 1 && i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (!strcmp(argv[1], verbs[i].name))
+			return verbs[i].run(argc - 1, argv + 1);
+	fputs("cloche-image: it is run by cloche: see \"cloche help pull\"\n", stderr);
+	return 2;
+}
