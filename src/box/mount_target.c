@@ -111,7 +111,10 @@ int mount_target(struct mount_check *c, const struct box_spec *spec, struct box_
 	snprintf(dst, sizeof(dst), "%s", m->dst); /* normalised, so it fits */
 	if (target_rule(c, m, dst, e) < 0)
 		return -1;
-	if (spec->root.kind == ROOTFS_DIR) {
+	if (spec->root.kind == ROOTFS_LAYERS) {
+		if (layers_resolve(&spec->root.layers, m->dst, dst) < 0)
+			return err_sys(e, "target in %s", spec->root.name);
+	} else if (spec->root.kind == ROOTFS_DIR) {
 		_cleanup_fd_ int root = path_open_nolinks(spec->root.dir, O_DIRECTORY);
 
 		if (root < 0 || path_resolve_in_root(root, m->dst, dst) < 0)

@@ -1,0 +1,217 @@
+/* How: a path is looked up layer by layer, from its first part on, since any directory on the way
+ * may end the search (whiteout, opaque, file in place of a directory). Links are taken one part at
+ * a time, by looking up all that was walked so far: depth times layers, which images keep small.
+ *
+ * What may go wrong: an image made so that each step is as long as can be. STEPS_MAX names looked
+ * up are the end of it, a tenth of a second. */
+#include "base/layers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+
+#define PATH_CAP 4096
+#define LINKS_MAX 40 /* what the kernel allows */
+#define STEPS_MAX 100000
+
+struct walk {
+	const struct layers *l;
+	char done[PATH_CAP]; /* relative, without links */
+	char rest[PATH_CAP];
+	unsigned links, steps;
+};
+
+static bool is_opaque(int dir)
+{
+	char v[2];
+
+	return fgetxattr(dir, "user.overlay.opaque", v, sizeof(v)) == 1 && v[0] == 'y';
+}
+
+static bool is_whiteout(const struct stat *st)
+{
+	return S_ISCHR(st->st_mode) && st->st_rdev == makedev(0, 0);
+}
+
+int layers_find_in(int root, const char *path, struct layers_found *ret)
+{
+	_cleanup_fd_ int at = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool hides = false;
+	size_t n;
+
+	for (;; path += n + (path[n] == '/')) {
+		int next;
+
+		if (at < 0)
+			return -1;
+		hides = hides || is_opaque(at);
+		n = strcspn(path, "/");
+		if (n > NAME_MAX) {
+			errno = ENAMETOOLONG;
+			return -1;
+		}
+		memcpy(ret->name, path, n);
+		ret->name[n] = '\0';
+		if (fstatat(at, ret->name, &ret->st, AT_SYMLINK_NOFOLLOW) < 0)
+			return errno != ENOENT ? -1 : hides ? 2 : 0;
+		if (is_whiteout(&ret->st))
+			return 2;
+		if (!path[n])
+			break;
+		if (!S_ISDIR(ret->st.st_mode))
+			return 2;
+		next = openat(at, ret->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		fd_close(&at);
+		at = next;
+	}
+	ret->dir = fd_steal(&at);
+	return 1;
+}
+
+/* Looks for w->done. 1, 0, or -1 with errno. */
+static int find(struct walk *w, struct layers_found *ret)
+{
+	unsigned parts = 1;
+	int r = 0;
+
+	for (const char *s = w->done; *s; s++)
+		parts += *s == '/';
+	for (size_t i = 0; r == 0 && i < w->l->n; i++) {
+		w->steps += parts;
+		if (w->steps > STEPS_MAX) {
+			errno = ELOOP;
+			return -1;
+		}
+		r = layers_find_in(w->l->fds[i], w->done, ret);
+	}
+	return r == 2 ? 0 : r;
+}
+
+static void up(struct walk *w)
+{
+	char *slash = strrchr(w->done, '/');
+
+	*(slash ? slash : w->done) = '\0';
+}
+
+/* `rest` becomes the link's text and what was left; the link's own name is in `done` no more. */
+static int follow(struct walk *w, const struct layers_found *f, const char *left)
+{
+	char text[PATH_CAP];
+	ssize_t n = readlinkat(f->dir, f->name, text, sizeof(text) - 1);
+
+	if (n < 0)
+		return -1;
+	if (n == 0 || ++w->links > LINKS_MAX) {
+		errno = n == 0 ? ENOENT : ELOOP;
+		return -1;
+	}
+	text[n] = '\0';
+	if (path_join(text, sizeof(text), text, left) < 0)
+		return -1;
+	up(w);
+	if (text[0] == '/')
+		w->done[0] = '\0';
+	memcpy(w->rest, text, sizeof(text));
+	return 0;
+}
+
+/* One part more in `done`: 1 when it was a link and `rest` starts anew. */
+static int advance(struct walk *w, const char *part, size_t n, const char *left)
+{
+	struct layers_found f = { .dir = -1 };
+	char name[NAME_MAX + 1];
+	int r;
+
+	if (n > NAME_MAX) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	memcpy(name, part, n);
+	name[n] = '\0';
+	if (w->done[0] ? path_join(w->done, sizeof(w->done), w->done, name) < 0
+		       : snprintf(w->done, sizeof(w->done), "%s", name) < 0)
+		return -1;
+	r = find(w, &f);
+	if (r == 1 && S_ISLNK(f.st.st_mode)) {
+		r = follow(w, &f, left) < 0 ? -1 : 1;
+	} else if (r == 1 && !S_ISDIR(f.st.st_mode) && *left) {
+		errno = ENOTDIR;
+		r = -1;
+	} else if (r == 1) {
+		r = 0;
+	}
+	fd_close(&f.dir);
+	return r;
+}
+
+static int walk(struct walk *w, const struct layers *l, const char *path)
+{
+	const char *s = w->rest;
+
+	w->l = l;
+	w->links = w->steps = 0;
+	w->done[0] = '\0';
+	if (strlen(path) >= sizeof(w->rest)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	memcpy(w->rest, path, strlen(path) + 1);
+	while (*s) {
+		size_t n = strcspn(s, "/");
+		const char *left = s + n + (s[n] == '/');
+		int r = 0;
+
+		if (n == 2 && s[0] == '.' && s[1] == '.')
+			up(w);
+		else if (n > 0 && !(n == 1 && *s == '.'))
+			r = advance(w, s, n, left);
+		if (r < 0)
+			return -1;
+		s = r == 1 ? w->rest : left;
+	}
+	return 0;
+}
+
+int layers_resolve(const struct layers *l, const char *path, char ret[4096])
+{
+	struct walk w;
+
+	if (walk(&w, l, path) < 0)
+		return -1;
+	if (strlen(w.done) + 2 > PATH_CAP) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	ret[0] = '/';
+	memcpy(ret + 1, w.done, strlen(w.done) + 1);
+	return 0;
+}
+
+int layers_open(const struct layers *l, const char *path)
+{
+	struct layers_found f = { .dir = -1 };
+	struct walk w;
+	int r, fd;
+
+	if (walk(&w, l, path) < 0)
+		return -1;
+	if (!w.done[0] && l->n > 0)
+		return openat(l->fds[0], ".", O_PATH | O_CLOEXEC);
+	r = find(&w, &f);
+	if (r == 0)
+		errno = ENOENT;
+	if (r != 1)
+		return -1;
+	fd = openat(f.dir, f.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	fd_close(&f.dir);
+	return fd;
+}
