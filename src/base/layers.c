@@ -27,6 +27,7 @@ struct walk {
 	char done[PATH_CAP]; /* relative, without links */
 	char rest[PATH_CAP];
 	unsigned links, steps;
+	struct layers_found at; /* what `done` is; its dir is -1 when that is not known */
 };
 
 static bool is_opaque(int dir)
@@ -76,12 +77,13 @@ int layers_find_in(int root, const char *path, struct layers_found *ret)
 	return 1;
 }
 
-/* Looks for w->done. 1, 0, or -1 with errno. */
-static int find(struct walk *w, struct layers_found *ret)
+/* Looks for w->done, into w->at. 1, 0, or -1 with errno. */
+static int find(struct walk *w)
 {
 	unsigned parts = 1;
 	int r = 0;
 
+	fd_close(&w->at.dir);
 	for (const char *s = w->done; *s; s++)
 		parts += *s == '/';
 	for (size_t i = 0; r == 0 && i < w->l->n; i++) {
@@ -90,7 +92,7 @@ static int find(struct walk *w, struct layers_found *ret)
 			errno = ELOOP;
 			return -1;
 		}
-		r = layers_find_in(w->l->fds[i], w->done, ret);
+		r = layers_find_in(w->l->fds[i], w->done, &w->at);
 	}
 	return r == 2 ? 0 : r;
 }
@@ -100,13 +102,14 @@ static void up(struct walk *w)
 	char *slash = strrchr(w->done, '/');
 
 	*(slash ? slash : w->done) = '\0';
+	fd_close(&w->at.dir);
 }
 
 /* `rest` becomes the link's text and what was left; the link's own name is in `done` no more. */
-static int follow(struct walk *w, const struct layers_found *f, const char *left)
+static int follow(struct walk *w, const char *left)
 {
 	char text[PATH_CAP];
-	ssize_t n = readlinkat(f->dir, f->name, text, sizeof(text) - 1);
+	ssize_t n = readlinkat(w->at.dir, w->at.name, text, sizeof(text) - 1);
 
 	if (n < 0)
 		return -1;
@@ -127,7 +130,6 @@ static int follow(struct walk *w, const struct layers_found *f, const char *left
 /* One part more in `done`: 1 when it was a link and `rest` starts anew. */
 static int advance(struct walk *w, const char *part, size_t n, const char *left)
 {
-	struct layers_found f = { .dir = -1 };
 	char name[NAME_MAX + 1];
 	int r;
 
@@ -140,17 +142,21 @@ static int advance(struct walk *w, const char *part, size_t n, const char *left)
 	if (w->done[0] ? path_join(w->done, sizeof(w->done), w->done, name) < 0
 		       : snprintf(w->done, sizeof(w->done), "%s", name) < 0)
 		return -1;
-	r = find(w, &f);
-	if (r == 1 && S_ISLNK(f.st.st_mode)) {
-		r = follow(w, &f, left) < 0 ? -1 : 1;
-	} else if (r == 1 && !S_ISDIR(f.st.st_mode) && *left) {
+	r = find(w);
+	if (r != 1)
+		return r;
+	if (S_ISLNK(w->at.st.st_mode))
+		return follow(w, left) < 0 ? -1 : 1;
+	if (!S_ISDIR(w->at.st.st_mode) && *left) {
 		errno = ENOTDIR;
-		r = -1;
-	} else if (r == 1) {
-		r = 0;
+		return -1;
 	}
-	fd_close(&f.dir);
-	return r;
+	return 0;
+}
+
+static void walk_end(struct walk *w)
+{
+	fd_close(&w->at.dir);
 }
 
 static int walk(struct walk *w, const struct layers *l, const char *path)
@@ -183,7 +189,7 @@ static int walk(struct walk *w, const struct layers *l, const char *path)
 
 int layers_resolve(const struct layers *l, const char *path, char ret[4096])
 {
-	struct walk w;
+	__attribute__((cleanup(walk_end))) struct walk w = { .at.dir = -1 };
 
 	if (walk(&w, l, path) < 0)
 		return -1;
@@ -198,20 +204,16 @@ int layers_resolve(const struct layers *l, const char *path, char ret[4096])
 
 int layers_open(const struct layers *l, const char *path)
 {
-	struct layers_found f = { .dir = -1 };
-	struct walk w;
-	int r, fd;
+	__attribute__((cleanup(walk_end))) struct walk w = { .at.dir = -1 };
+	int r = 1;
 
 	if (walk(&w, l, path) < 0)
 		return -1;
 	if (!w.done[0] && l->n > 0)
 		return openat(l->fds[0], ".", O_PATH | O_CLOEXEC);
-	r = find(&w, &f);
+	if (w.at.dir < 0) /* nothing there, or what ".." led back to */
+		r = find(&w);
 	if (r == 0)
 		errno = ENOENT;
-	if (r != 1)
-		return -1;
-	fd = openat(f.dir, f.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	fd_close(&f.dir);
-	return fd;
+	return r == 1 ? openat(w.at.dir, w.at.name, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
 }
