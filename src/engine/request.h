@@ -44,6 +44,7 @@ struct prepared {
 	struct box_spec spec;
 	struct image_host host;
 	struct image_use image;
+	uint64_t pull_us; /* how long the image was pulled; UINT64_MAX: it was not */
 	char user[33]; /* its name in the image, or "" */
 	struct mount_check mounts;
 	struct box_mount rootfs;
