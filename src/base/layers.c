@@ -27,6 +27,7 @@ struct walk {
 	char done[PATH_CAP]; /* relative, without links */
 	char rest[PATH_CAP];
 	unsigned links, steps;
+	bool gone;		/* there is no `done`, nor anything below it */
 	struct layers_found at; /* what `done` is; its dir is -1 when that is not known */
 };
 
@@ -44,16 +45,14 @@ static bool is_whiteout(const struct stat *st)
 
 int layers_find_in(int root, const char *path, struct layers_found *ret)
 {
-	_cleanup_fd_ int at = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	bool hides = false;
+	_cleanup_fd_ int own = -1;
+	int at = root;
+	bool hides = false; /* an opaque root is no word of overlayfs */
 	size_t n;
 
 	for (;; path += n + (path[n] == '/')) {
 		int next;
 
-		if (at < 0)
-			return -1;
-		hides = hides || is_opaque(at);
 		n = strcspn(path, "/");
 		if (n > NAME_MAX) {
 			errno = ENAMETOOLONG;
@@ -70,11 +69,15 @@ int layers_find_in(int root, const char *path, struct layers_found *ret)
 		if (!S_ISDIR(ret->st.st_mode))
 			return 2;
 		next = openat(at, ret->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		fd_close(&at);
-		at = next;
+		fd_close(&own);
+		if (next < 0)
+			return -1;
+		at = own = next;
+		hides = hides || is_opaque(at);
 	}
-	ret->dir = fd_steal(&at);
-	return 1;
+	ret->dir =
+		at == root ? openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : fd_steal(&own);
+	return ret->dir < 0 ? -1 : 1;
 }
 
 /* Looks for w->done, into w->at. 1, 0, or -1 with errno. */
@@ -84,6 +87,8 @@ static int find(struct walk *w)
 	int r = 0;
 
 	fd_close(&w->at.dir);
+	if (w->gone)
+		return 0;
 	for (const char *s = w->done; *s; s++)
 		parts += *s == '/';
 	for (size_t i = 0; r == 0 && i < w->l->n; i++) {
@@ -94,6 +99,7 @@ static int find(struct walk *w)
 		}
 		r = layers_find_in(w->l->fds[i], w->done, &w->at);
 	}
+	w->gone = r != 1;
 	return r == 2 ? 0 : r;
 }
 
@@ -103,6 +109,7 @@ static void up(struct walk *w)
 
 	*(slash ? slash : w->done) = '\0';
 	fd_close(&w->at.dir);
+	w->gone = false;
 }
 
 /* `rest` becomes the link's text and what was left; the link's own name is in `done` no more. */

@@ -52,8 +52,8 @@ struct walk {
 	int root;    /* the new root, O_PATH; also the working directory between ops */
 	int scratch; /* the tmpfs that holds the root, or its upper side, and the helpers above */
 	int empty;
-	unsigned views; /* made so far: each has a name of its own on the scratch tmpfs */
-	bool ready;	/* the ops marked so stand already */
+	unsigned views, attached; /* so far: each has a name of its own on the scratch tmpfs */
+	bool ready;		  /* the ops marked so stand already */
 };
 
 static int source_open(struct plan_source *s, struct err *e)
@@ -201,28 +201,26 @@ static int op_file(const struct walk *w, const struct op *op, struct err *e)
 }
 
 /* Stands in a source. An id-mapped one comes as a detached mount, which must be attached to be
- * stood in; source_leave takes it off again, when the overlay holds a copy of its own. */
-static int source_enter(const struct walk *w, const struct plan_source *s, struct err *e)
+ * stood in: on the scratch tmpfs, with which it goes when the host's tree is detached. To take it
+ * off by itself would make the kernel wait once more for all that may look at it. */
+static int source_enter(struct walk *w, const struct plan_source *s, struct err *e)
 {
-	if (s->check && s->tree &&
-	    (mkdirat(w->scratch, ATTACH, 0700) < 0 ||
-	     sys_move_mount(s->fd, "", w->scratch, ATTACH, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0))
-		return err_sys(e, "attach %s", s->path);
+	char name[32];
+
+	snprintf(name, sizeof(name), ATTACH "%u", w->attached);
+	if (s->check && s->tree) {
+		if (mkdirat(w->scratch, name, 0700) < 0 ||
+		    sys_move_mount(s->fd, "", w->scratch, name, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+			return err_sys(e, "attach %s", s->path);
+		w->attached++;
+	}
 	return fchdir(s->fd) < 0 ? err_sys(e, "enter %s", s->path) : 0;
 }
 
 static int source_leave(const struct walk *w, const struct plan_source *s, struct err *e)
 {
-	char attached[64];
-
-	if (fchdir(w->root >= 0 ? w->root : w->scratch) < 0)
-		return err_sys(e, "leave %s", s->path);
-	if (!s->check || !s->tree)
-		return 0;
-	snprintf(attached, sizeof(attached), "/proc/self/fd/%d/%s", w->scratch, ATTACH);
-	if (umount2(attached, MNT_DETACH) < 0 || unlinkat(w->scratch, ATTACH, AT_REMOVEDIR) < 0)
-		return err_sys(e, "take %s off", s->path);
-	return 0;
+	return fchdir(w->root >= 0 ? w->root : w->scratch) < 0 ? err_sys(e, "leave %s", s->path)
+							       : 0;
 }
 
 /* Where no overlay can be had: the directory has mounts below it that this user namespace may not
@@ -256,7 +254,7 @@ static int lower_bind(const struct walk *w, const struct op *op, struct err *e)
 
 /* A lower-only overlay: sockets and FIFOs of the host are not reachable through it, and mountinfo
  * tells no host path. It needs two lower directories; the second is empty. */
-static int op_lower(const struct walk *w, const struct op *op, struct err *e)
+static int op_lower(struct walk *w, const struct op *op, struct err *e)
 {
 	const struct plan_source *s = &w->p->sources[op->source];
 	_cleanup_fd_ int place = -1;

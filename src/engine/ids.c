@@ -120,12 +120,12 @@ static int user_of_root(const struct request *r, struct prepared *p, struct acco
 	return err_at(e, STAGE_IMAGE);
 }
 
-/* A place for one's own things: the root itself is none. */
+/* What is no plain path is no home. */
 static const char *home_of(const char *dir, char clean[4096])
 {
-	struct err odd; /* what is no plain path is no home */
+	struct err odd;
 
-	return dir && *dir && path_normalise(dir, clean, &odd) == 0 && clean[1] ? clean : NULL;
+	return dir && *dir && path_normalise(dir, clean, &odd) == 0 ? clean : NULL;
 }
 
 int ids_prepare(const struct request *r, struct prepared *p, struct err *e)
@@ -146,6 +146,9 @@ int ids_prepare(const struct request *r, struct prepared *p, struct err *e)
 	s->home = home_of(image_env(&p->image, "HOME"), clean);
 	if (!s->home)
 		s->home = home_of(a.home, clean);
+	/* Many an image has accounts without a home there, and what they keep goes nowhere. */
+	if (s->home && s->root.kind == ROOTFS_LAYERS && !s->home[1])
+		s->home = NULL;
 	s->home = s->home ? env_keep(p, s->home) : s->uid ? "/home/user" : "/root";
 	return outer(s, e);
 }

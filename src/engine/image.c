@@ -112,7 +112,7 @@ int image_find(const struct request *r, struct image_use *u, struct err *e)
 
 	image_drop(u);
 	if (img_ref_parse(r->image, &u->ref, e) < 0)
-		return err_prefix(e, "--image %.100s", r->image);
+		return err_prefix(e, "--image");
 	img_ref_format(&u->ref, u->name);
 	if (find(r, u, &s, e) < 0) {
 		image_drop(u);
