@@ -44,7 +44,8 @@ static void read_passwd(const char *text)
 	if (account_by_name(text, "node", &a) < 0 && account_by_id(text, 1000, &a) < 0) {
 		if (a.uid != 7 || a.gid != 7 || a.home[0] || a.name[0])
 			abort();
-	} else if ((a.home[0] && a.home[0] != '/') || strpbrk(a.home, ":\n") || strpbrk(a.name, ":\n") || a.uid == (uid_t)-1 || a.gid == (gid_t)-1) {
+	} else if ((a.home[0] && a.home[0] != '/') || strpbrk(a.home, ":\n") || strpbrk(a.name, ":\n") || a.uid == (uid_t)-1 ||
+		   a.gid == (gid_t)-1) {
 		abort();
 	}
 	if (account_group(text, "node", &gid) < 0 ? gid != 7 : gid == (gid_t)-1)
