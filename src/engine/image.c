@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/fd.h"
-#include "base/path.h"
+#include "engine/images.h"
 #include "engine/request.h"
 #include "image/platform.h"
 #include "image/store.h"
@@ -36,14 +37,18 @@ void image_drop(struct image_use *u)
 
 /* The directory of all layers as a source of the box: by its canonical path, and by what is there.
  */
-static int find_dir(const char *store, struct image_use *u, const struct img_store *s,
-		    struct err *e)
+static int find_dir(const struct img_store *s, struct image_use *u, struct err *e)
 {
-	char path[STATE_PATH_MAX];
+	char link[64];
 	struct stat st;
+	ssize_t n;
 
-	if (path_join(path, sizeof(path), store, "layers") < 0 ||
-	    path_canonical(path, u->dir) < 0 || fstat(s->layers, &st) < 0)
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", s->layers);
+	n = readlink(link, u->dir, sizeof(u->dir) - 1);
+	if (n < 0)
+		return err_proc(e, link);
+	u->dir[n] = '\0';
+	if (fstat(s->layers, &st) < 0)
 		return err_sys(e, "the store of images");
 	u->check = (struct box_mount){ .kind = BOX_MOUNT_DIR,
 				       .src = u->dir,
@@ -74,17 +79,21 @@ static int fits(const struct request *r, const struct image_use *u, struct err *
 	return -1;
 }
 
+/* There is no store yet. */
+static int missing(const struct image_use *u, struct err *e)
+{
+	err_set(e, ERR_MISSING, "image %.200s is not in the store", u->name);
+	e->num = ENOENT;
+	return -1;
+}
+
 static int find(const struct request *r, struct image_use *u, struct img_store *s, struct err *e)
 {
-	char base[STATE_PATH_MAX], path[STATE_PATH_MAX];
 	size_t at = 0;
 
-	if (state_path(STATE_STORE, base, e) < 0)
-		return -1;
-	if (path_join(path, sizeof(path), base, "images") < 0)
-		return err_sys(e, "the store of images");
-	if (img_store_open(path, false, s, e) < 0 ||
-	    img_store_find(s, &u->ref, &u->record, e) < 0) {
+	if (images_open(false, s, e) < 0)
+		return e->kind == ERR_MISSING ? missing(u, e) : -1;
+	if (img_store_find(s, &u->ref, &u->record, e) < 0) {
 		if (e->kind == ERR_MISSING)
 			e->num = ENOENT;
 		return -1;
@@ -103,7 +112,7 @@ static int find(const struct request *r, struct image_use *u, struct img_store *
 	for (size_t i = u->record.n_layers; i-- > 0;)
 		at += (size_t)snprintf(u->lowers + at, sizeof(u->lowers) - at, "%s%s",
 				       at ? ":" : "", u->record.layers[i].name);
-	return find_dir(path, u, s, e);
+	return find_dir(s, u, e);
 }
 
 int image_find(const struct request *r, struct image_use *u, struct err *e)

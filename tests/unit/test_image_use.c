@@ -375,7 +375,7 @@ START_TEST(not_there)
 	/* Where there is no store at all, none is made. */
 	snprintf(path, sizeof(path), "%s/none", dir);
 	ck_assert_int_eq(setenv("CLOCHE_HOME", path, 1), 0);
-	missing("no store of images");
+	missing("is not in the store");
 	ck_assert_int_eq(access(path, F_OK), -1);
 }
 END_TEST
