@@ -220,6 +220,10 @@ static bool box_sees(const struct box_spec *spec, const char *path)
 		fd = src < 0 ? -1 : path_open_in_root(src, *rest ? rest + 1 : "", 0);
 		return fd >= 0;
 	}
+	if (spec->root.kind == ROOTFS_LAYERS) {
+		fd = layers_open(&spec->root.layers, path);
+		return fd >= 0;
+	}
 	if (spec->root.kind == ROOTFS_DIR) {
 		src = path_open_nolinks(spec->root.dir, O_DIRECTORY);
 		fd = src < 0 ? -1 : path_open_in_root(src, path, 0);
