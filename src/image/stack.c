@@ -196,7 +196,7 @@ static int publish(struct img_stack *st, const struct img_unpack_result *r, stru
 
 	if (strcmp(r->decoded.out_digest, diff) != 0)
 		return err_set(e, ERR_REFUSED,
-			       "its plain archive is %s, and the image's config says %s",
+			       "its diff id is %.19s..., and the image's config says %.19s...",
 			       r->decoded.out_digest, diff);
 	it->kind = r->done.borrowed > 0 ? 'c' : 'd';
 	if (img_layer_publish(st->store, &st->draft, it->kind, it->kind == 'c' ? it->chain : diff,
