@@ -146,8 +146,9 @@ int unpack_implied(struct unpack *u, const char *path, struct err *e)
 		en->gid = f.at.st.st_gid;
 		en->mtime = f.at.st.st_mtim.tv_sec;
 		en->mtime_ns = (uint32_t)f.at.st.st_mtim.tv_nsec;
-		u->done.borrowed++;
 	}
+	/* Over other layers it may be another directory. */
+	u->done.borrowed += !u->done.opaque_root;
 	fd_close(&f.at.dir);
 	return r < 0 ? -1 : 0;
 }
