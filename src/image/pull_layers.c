@@ -281,7 +281,9 @@ static int unpack(struct pull *p, struct layer *l, struct err *e)
 	memset(&o, 0, sizeof(o));
 	o.max_in = l->blob->size;
 	o.limits = img_unpack_default;
-	o.keep_owners = geteuid() == 0;
+	/* Root's too are all of the caller: a box has one id, and what is anybody else's it could
+	 * neither enter nor, with all capabilities of its own, change. */
+	o.keep_owners = false;
 	o.n_lowers = p->n_stack;
 	for (size_t i = 0; i < p->n_stack; i++)
 		memcpy(o.lowers[i], p->stack[p->n_stack - 1 - i].name, sizeof(o.lowers[i]));

@@ -227,7 +227,7 @@ static int put_aside(const struct img_store *s, struct img_draft *d, const char 
 		return errno == ENOENT ? 0 : err_sys(e, "layer %s", name);
 	/* To be moved to another directory, its own has to be writable. */
 	if (S_ISDIR(st.st_mode) && (st.st_mode & 0700) != 0700 &&
-	    fchmodat(s->layers, name, 0700, AT_SYMLINK_NOFOLLOW) < 0)
+	    fchmodat(s->layers, name, 0700, 0) < 0)
 		return err_sys(e, "layer %s", name);
 	return renameat(s->layers, name, d->fd, OLD) < 0 ? err_sys(e, "layer %s", name) : 0;
 }

@@ -27,11 +27,12 @@ struct removal {
 	unsigned long long left;  /* in this round */
 };
 
-/* Opens a directory for emptying. */
+/* Opens a directory for emptying. It was one when it was looked at, and is nobody else's: its mode
+ * may be set by its name. */
 static int open_dir(const struct removal *r, int dir, const char *name, struct err *e)
 {
-	_cleanup_fd_ int fd = -1;
 	struct stat st;
+	int fd;
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_sys(e, "stat");
@@ -41,10 +42,10 @@ static int open_dir(const struct removal *r, int dir, const char *name, struct e
 	}
 	if (r && st.st_dev != r->dev)
 		return err_set(e, ERR_REFUSED, "something is mounted in it");
-	if ((st.st_mode & 0700) != 0700 && fchmodat(dir, name, 0700, AT_SYMLINK_NOFOLLOW) < 0)
+	if ((st.st_mode & 0700) != 0700 && fchmodat(dir, name, 0700, 0) < 0)
 		return err_sys(e, "chmod");
 	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? err_sys(e, "open") : fd_steal(&fd);
+	return fd < 0 ? err_sys(e, "open") : fd;
 }
 
 static int bring_up(struct removal *r, int dir, const char *name, struct err *e)

@@ -47,8 +47,9 @@ struct img_unpack_how {
 struct img_unpacked {
 	uint64_t entries, bytes;
 	uint64_t whiteouts, devices, set_ids, xattrs; /* the last three: left out */
-	uint64_t borrowed; /* taken from layers below: when not 0, what was unpacked fits these
-			      only, and is not to be shared by the digest of the layer alone */
+	uint64_t borrowed; /* taken from layers below, or made because they lack it: when not 0,
+			      what was unpacked fits these only, and is not to be shared by the
+			      digest of the layer alone */
 	bool opaque_root;  /* nothing of the layers below is left: overlayfs has no word for it */
 };
 

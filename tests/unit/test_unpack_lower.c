@@ -10,10 +10,11 @@ static const struct {
 	{ "d tmp 1777\nd a 500", "", "f tmp/f 644 x\nf a/f 644 y\nf n/f 644 z",
 	  "d500 a\nf644 a/f y\nd755 n\nf644 n/f z\nd1777 tmp\nf644 tmp/f x", NULL, true },
 	{ "d a 711", "d a 700", "f a/f 644 x", "d700 a\nf644 a/f x", NULL, true },
-	{ "d a 711", "f .wh.a 0", "f a/f 644 x", "d755 a\nf644 a/f x", NULL, false },
+	{ "d a 711", "f .wh.a 0", "f a/f 644 x", "d755 a\nf644 a/f x", NULL, true },
+	{ "", "", "f a/f 644 x", "d755 a\nf644 a/f x", NULL, true },
 	{ "d a 711\nd a/b 700", "d a 755\nf a/.wh..wh..opq 0", "f a/b/f 644 x", "d755 a\nd755 a/b\nf644 a/b/f x", NULL, true },
 	{ "d a 711", "", "f .wh..wh..opq 0\nf a/f 644 x", "d755 a\nf644 a/f x", NULL, false },
-	{ "d a 711", "", "f .wh.a 0\nf a/f 644 x", "d755 a O\nf644 a/f x", NULL, false },
+	{ "d a 711", "", "f .wh.a 0\nf a/f 644 x", "d755 a O\nf644 a/f x", NULL, true },
 	{ "d a 711", "", "d a 755\nf a/f 644 x", "d755 a\nf644 a/f x", NULL, false },
 	/* A directory that is a link below. */
 	{ "d usr 755\nd usr/lib 711\ns lib usr/lib", "", "f lib/x/f 644 x",
