@@ -146,7 +146,7 @@ static int load_image(struct loading *l, const struct img_archive_image *image, 
 		return err_set(
 			e, ERR_REFUSED,
 			"the archive does not say what its image is called; fix: --name NAME");
-	if (img_stack_begin(&st, l->how->store, &image->config, geteuid() == 0, e) < 0 ||
+	if (img_stack_begin(&st, l->how->store, &image->config, e) < 0 ||
 	    load_layers(l, &st, image, &unpacked, e) < 0)
 		return -1;
 	phase(l, "publish", "storing the image");
@@ -276,9 +276,7 @@ int img_import(const struct img_load_how *how,
 	       int (*loaded)(void *ctx, const struct img_loaded *image, struct err *e), void *ctx,
 	       struct err *e)
 {
-	const struct img_unpack_order o = { .max_in = IMG_BLOB_MAX,
-					    .limits = img_unpack_default,
-					    .keep_owners = geteuid() == 0 };
+	const struct img_unpack_order o = { .max_in = IMG_BLOB_MAX, .limits = img_unpack_default };
 	struct loading l = { .how = how,
 			     .server = IMG_UNPACK_NO_SERVER,
 			     .child = IMG_UNPACK_NO_CHILD,
