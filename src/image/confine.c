@@ -107,6 +107,7 @@ static const struct call unpack_calls[] = {
 	{ SYS_getrandom },
 	{ SYS_getpid },
 	{ SYS_gettid },
+	{ SYS_sigaltstack },
 	{ SYS_rt_sigaction },
 	{ SYS_rt_sigprocmask },
 	{ SYS_rt_sigreturn },
@@ -197,7 +198,6 @@ static const struct call fetch_calls[] = {
 	{ SYS_rseq },
 #endif
 	{ SYS_getppid },
-	{ SYS_sigaltstack },
 	{ SYS_rt_sigtimedwait },
 	{ SYS_prlimit64, IS, 0, 0 },
 	{ SYS_sched_yield },
