@@ -134,7 +134,9 @@ mutant("FIFOs under untrusted", ("src/box/mount_scan.c", "if (scan_dir(&s, open_
 
 # ---- Landlock and cloche's own file ----
 mutant("no Landlock", (LOCKS, "if (abi < 2) /* ABI 1", "if (abi < 100) /* ABI 1"), tests=[S + "test_sockets.py::test_abstract_sockets"])
+# To execute a file is to read it as well.
 mutant("Landlock: execute", (LOCKS, "SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_EXECUTE |", "SYS_LANDLOCK_FS_REFER |"),
+       (LOCKS, "SYS_LANDLOCK_FS_WRITE_FILE | SYS_LANDLOCK_FS_READ_FILE |", "SYS_LANDLOCK_FS_WRITE_FILE |"),
        tests=[S + "test_init.py::test_the_program_is_not_run_inside"])
 mutant("device nodes, by Landlock and the filter", (LOCKS, "inside | SYS_LANDLOCK_FS_MAKE_CHAR | SYS_LANDLOCK_FS_MAKE_BLOCK", "inside"),
        *((BUILD, f"return put_mode(b, {n}, SC_SETID_BITS | SC_DEVICE_BIT);", f"return put_mode(b, {n}, SC_SETID_BITS);") for n in (1, 2)),
@@ -154,8 +156,7 @@ mutant("neither death signal nor life pipe", (INIT, "prctl(PR_SET_PDEATHSIG, SIG
 mutant("init's argv tells of the caller", (INIT, "memset(a->title, 0, a->title_len);", ";"),
        tests=[S + "test_init.py::test_init_shows_nothing_of_the_caller_in_argv"])
 mutant("core dumps", (RLIMITS, "want_limit(&w[RLIMIT_CORE], 1, 1);", ";"), tests=[S + "test_ids.py::test_core_dumps_are_off"])
-mutant("descriptors stay", (INIT, "unsigned keep[4 + PLAN_SOURCES_MAX], n = 0, from = 3;",
-                            "unsigned keep[4 + PLAN_SOURCES_MAX], n = 0, from = 3;\n\n\tif (!e->num)\n\t\treturn 0;"),
+mutant("descriptors stay", (INIT, "if (sys_close_range(from, ~0U) < 0)", 'if (sys_close_range(from, ~0U) < 0 || open("/", O_RDONLY) < 0)'),
        (COMMAND, "if (sys_close_range(3, ~0U) < 0)", "if (false)"), tests=[S + "test_ids.py::test_only_three_descriptors"])
 mutant("the caller's environment", ("src/engine/env.c", "if (env_base(p, e) < 0)\n\t\treturn -1;",
                                     "extern char **environ;\n\n\tif (env_base(p, e) < 0)\n\t\treturn -1;\n"
