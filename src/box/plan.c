@@ -301,13 +301,13 @@ static void plan_readonly_image(struct plan *p, const struct box_spec *spec)
 	plan_writable(p, spec, spec->home + 1);
 	for (char *const *v = spec->volumes; v && *v; v++)
 		plan_writable(p, spec, *v + 1);
-	p->root_readonly = true;
 }
 
 static void plan_readonly_root(struct plan *p, const struct box_spec *spec)
 {
 	const char *writable[] = { "tmp", "run", spec->home + 1 };
 
+	p->root_readonly = true;
 	if (spec->root.kind == ROOTFS_LAYERS) {
 		plan_readonly_image(p, spec);
 		return;
@@ -322,7 +322,6 @@ static void plan_readonly_root(struct plan *p, const struct box_spec *spec)
 		op->strange = true;
 		plan_tmpfs(p, writable[i], spec->limits.root, i == 0 ? 01777 : 0755, true);
 	}
-	p->root_readonly = true;
 }
 
 int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
