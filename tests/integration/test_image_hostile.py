@@ -93,7 +93,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(image):
+def place(image, leftovers):
     with tempfile.TemporaryDirectory(prefix="ct-hostile-", dir="/var/tmp") as tmp, Faulty() as registry:
         home = pathlib.Path(tmp)
         home.chmod(0o755)
