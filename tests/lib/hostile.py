@@ -3,6 +3,7 @@
 Each row is one or more layers above the image `busybox`. integration/test_image_hostile.py takes them through the built program. {outside} in
 a name or target is a directory of the test with a file `canary` in it, which nothing may touch.
 """
+import copy
 import dataclasses
 import gzip
 import struct
@@ -211,7 +212,8 @@ def archive(entries, outside):
     for e in entries:
         if not isinstance(e, bytes):
             info, data = e
-            info = info.replace(name=filled(info.name, outside), linkname=filled(info.linkname, outside), deep=False)
+            info = copy.copy(info)
+            info.name, info.linkname = filled(info.name, outside), filled(info.linkname, outside)
             e = info, data
         made.append(e)
     return tar(*made)
