@@ -190,6 +190,12 @@ mutant("read-only directories by bind, writable", (PLAN, "if (m->kind == BOX_MOU
        (PLAN, "(m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);", "0;"), tests=[I + "test_mounts.py::test_volume_rw_and_ro"])
 mutant("set-id and devices in mounts", (PLAN, "op->flags = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |\n\t\t\t    (m->rw", "op->flags = (m->rw"),
        tests=[S + "test_files.py::test_mounts_are_nosuid_nodev"])
+mutant("what covers /proc is taken off to be writable", (OPS, "if (st.st_dev != root.st_dev || st.st_ino == root.st_ino)\n\t\treturn 0;\n", ""),
+       tests=[S + "test_image.py::test_homes_that_cover"])
+mutant("an image's own /dev and /proc", (PLAN, 'op->laid = p->root_overlay && strncmp(path, "dev/", 4) != 0;', "op->laid = false;"),
+       tests=[S + "test_image.py::test_dev_and_proc_are_cloches"])
+mutant("targets over an image's links", ("src/box/mount_target.c", "r = layers_resolve(&spec->root.layers, m->dst, dst);", "r = 0;"),
+       tests=[I + "test_image_run.py::test_layers_as_one_tree"])
 mutant("set-id and devices in the root", (OPS, "#define FIXED_FLAGS (MS_NOSUID | MS_NODEV)", "#define FIXED_FLAGS 0"),
        tests=[S + "test_files.py::test_mounts_are_nosuid_nodev"])
 mutant("a writable root", (PLAN, "p->root_readonly = true;", ";"), tests=[I + "test_run_basics.py::test_read_only_root"])

@@ -7,9 +7,12 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/layers.h"
+
 enum rootfs_kind {
-	ROOTFS_HOST, /* a tmpfs of our own with host directories laid over it read-only */
-	ROOTFS_DIR,  /* a directory that is a root file system, below an overlay */
+	ROOTFS_HOST,   /* a tmpfs of our own with host directories laid over it read-only */
+	ROOTFS_DIR,    /* a directory that is a root file system, below an overlay */
+	ROOTFS_LAYERS, /* layers of an image, below an overlay */
 	ROOTFS_KIND_N
 };
 
@@ -36,8 +39,11 @@ struct rootfs_entry {
 
 struct rootfs {
 	enum rootfs_kind kind;
-	const char *name; /* "host", or the directory as given: for messages */
-	const char *dir;  /* ROOTFS_DIR: canonical path */
+	const char *name; /* "host", the directory as given, or the image: for messages */
+	const char *dir;  /* canonical path. DIR: the root; LAYERS: the directory that holds them */
+	const char *lowers;   /* LAYERS: their names in it, "NAME:NAME", the topmost first */
+	struct layers layers; /* LAYERS: the same, open and so kept from being removed */
+	/* HOST: all there is. LAYERS: DIR and FILE that take the place of the image's own */
 	const struct rootfs_entry *entries;
 	size_t n_entries;
 };

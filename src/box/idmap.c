@@ -44,22 +44,28 @@ static int userns_fill(pid_t pid, const struct box_mount *m, const struct box_sp
 	return 0;
 }
 
+/* Lives until the pipe ends. Its descriptors are its own, its memory is not: it changes none. */
+static int hold(void *arg)
+{
+	const int *pipe = arg;
+	char c;
+
+	close(pipe[1]);
+	return read(pipe[0], &c, 1) < 0;
+}
+
 static int userns_make(const struct box_mount *m, const struct box_spec *s, int *ret, struct err *e)
 {
-	struct sys_clone_args args = { .flags = CLONE_NEWUSER, .exit_signal = SIGCHLD };
+	static char stack[16384] __attribute__((aligned(16)));
 	_cleanup_fd_ int hold_read = -1;
-	int hold_write, r;
+	int pipe[2], hold_write, r;
 	pid_t pid;
 
 	if (fd_pipe(&hold_read, &hold_write) < 0)
 		return err_sys(e, "make a pipe");
-	pid = sys_clone3(&args);
-	if (pid == 0) { /* lives until the pipe ends */
-		char c;
-
-		close(hold_write);
-		_exit(read(hold_read, &c, 1) < 0);
-	}
+	pipe[0] = hold_read;
+	pipe[1] = hold_write;
+	pid = clone(hold, stack + sizeof(stack), CLONE_VM | CLONE_NEWUSER | SIGCHLD, pipe);
 	if (pid < 0) {
 		userns_refused("user namespace", errno, e);
 		fd_close(&hold_write);

@@ -323,7 +323,8 @@ static int on_time(struct live *b)
 		if (now >= due && !b->deadline) {
 			b->deadline = true;
 			if (l->kill_after_us)
-				send_signal(b, SIGTERM);
+				send_signal(b,
+					    b->spec->stop_signal ? b->spec->stop_signal : SIGTERM);
 		}
 		if (b->deadline && now < kill_due)
 			due = kill_due;

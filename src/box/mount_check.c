@@ -488,13 +488,14 @@ static int fifo_check(struct mount_check *c, const struct box_spec *spec, const 
 	if (spec->profile != BOX_PROFILE_UNTRUSTED || m->kind != BOX_MOUNT_DIR || !m->rw)
 		return 0;
 	if (mount_scan_fifo(m, &complete, e) < 0) {
-		mount_deny(c, m, "no FIFOs under untrusted", MOUNT_ALLOW_RO, NULL);
+		if (e->kind == ERR_REFUSED)
+			mount_deny(c, m, "no FIFOs under untrusted", MOUNT_ALLOW_RO, NULL);
 		return -1;
 	}
 	if (!complete)
 		mount_note(
 			c,
-			"%s has more than %d entries; not all were searched for FIFOs of the host",
+			"%s was not all searched for FIFOs of the host: it has more than %d entries, or directories that you may not read",
 			mount_show(&s, m->src), MOUNT_SCAN_MAX);
 	return 0;
 }

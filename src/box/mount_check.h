@@ -67,8 +67,8 @@ int mount_check_rootfs(struct mount_check *c, const char *dir, struct box_mount 
 int mount_open_checked(const struct box_mount *m);
 
 /* Looks for host FIFOs below a shared directory, at most MOUNT_SCAN_MAX entries, no links followed.
- * 0, and *ret_complete says whether all was seen; -1 with ERR_REFUSED naming the first one found.
- */
+ * 0, and *ret_complete says whether all of it was seen; -1 with ERR_REFUSED naming the first one
+ * found, or with ERR_SYS. */
 int mount_scan_fifo(const struct box_mount *m, bool *ret_complete, struct err *e);
 /* Notes on what lies at the top of a shared directory: credentials; host sockets, unless
  * `untrusted` shuts them. */

@@ -92,18 +92,36 @@ static int scan_entry(struct scan *s, int dirfd, const struct dirent *d, int lev
 	return r;
 }
 
-/* Owns fd; a directory that can't be read is closed to the box as well, but is said. */
+/* A directory that the caller may not read is closed to the box as well, and one that went away
+ * meanwhile was never shared. Anything else that keeps it from being read is no reason to believe
+ * that there is nothing in it. */
+static int scan_unread(struct scan *s, struct err *e)
+{
+	struct mount_shown shown;
+
+	if (errno != EACCES && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+		return err_sys(e, "look for FIFOs of the host in %s",
+			       mount_show(&shown, *s->path ? s->path : "the shared directory"));
+	s->complete = false;
+	return 0;
+}
+
+/* Owns fd. */
 static int scan_dir(struct scan *s, int fd, int level, struct err *e)
 {
 	DIR *list = open_list(fd);
 	struct dirent *d;
 	int r = 0;
 
-	if (!list) {
-		s->complete = false;
-		return 0;
-	}
-	while (r == 0 && (d = readdir(list))) {
+	if (!list)
+		return scan_unread(s, e);
+	while (r == 0) {
+		errno = 0;
+		d = readdir(list);
+		if (!d) {
+			r = errno ? scan_unread(s, e) : 0;
+			break;
+		}
 		if (is_dots(d->d_name))
 			continue;
 		if (s->left == 0) {
@@ -200,6 +218,10 @@ static bool box_sees(const struct box_spec *spec, const char *path)
 			return m->kind == BOX_MOUNT_FILE;
 		src = mount_open_checked(m);
 		fd = src < 0 ? -1 : path_open_in_root(src, *rest ? rest + 1 : "", 0);
+		return fd >= 0;
+	}
+	if (spec->root.kind == ROOTFS_LAYERS) {
+		fd = layers_open(&spec->root.layers, path);
 		return fd >= 0;
 	}
 	if (spec->root.kind == ROOTFS_DIR) {

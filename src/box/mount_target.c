@@ -103,6 +103,28 @@ static int target_host(struct mount_check *c, const struct box_mount *m, char ds
 	return 0;
 }
 
+/* Over the links of a root that brings its own. */
+static int target_root(const struct box_spec *spec, const struct box_mount *m, char dst[PATH_MAX],
+		       struct err *e)
+{
+	_cleanup_fd_ int root = -1;
+	int r = -1;
+
+	if (spec->root.kind == ROOTFS_LAYERS) {
+		r = layers_resolve(&spec->root.layers, m->dst, dst);
+	} else {
+		root = path_open_nolinks(spec->root.dir, O_DIRECTORY);
+		if (root >= 0)
+			r = path_resolve_in_root(root, m->dst, dst);
+	}
+	if (r < 0 && errno == ELOOP)
+		return err_set(
+			e, ERR_REFUSED,
+			"it leads over too many links of the image %s: choose another target",
+			spec->root.name);
+	return r < 0 ? err_sys(e, "target in %s", spec->root.name) : 0;
+}
+
 int mount_target(struct mount_check *c, const struct box_spec *spec, struct box_mount *m,
 		 struct err *e)
 {
@@ -111,14 +133,9 @@ int mount_target(struct mount_check *c, const struct box_spec *spec, struct box_
 	snprintf(dst, sizeof(dst), "%s", m->dst); /* normalised, so it fits */
 	if (target_rule(c, m, dst, e) < 0)
 		return -1;
-	if (spec->root.kind == ROOTFS_DIR) {
-		_cleanup_fd_ int root = path_open_nolinks(spec->root.dir, O_DIRECTORY);
-
-		if (root < 0 || path_resolve_in_root(root, m->dst, dst) < 0)
-			return err_sys(e, "target in %s", spec->root.name);
-	} else if (target_host(c, m, dst, e) < 0) {
+	if ((spec->root.kind == ROOTFS_HOST ? target_host(c, m, dst, e)
+					    : target_root(spec, m, dst, e)) < 0)
 		return -1;
-	}
 	if (!strcmp(dst, m->dst))
 		return 0;
 	if (target_rule(c, m, dst, e) < 0) {

@@ -5,10 +5,11 @@
  * What the caller named is opened before, so the stage may cover it; no stage covers a system path.
  *
  * Two ways to reach a place in the new root. Where every component is of our own making (the host
- * image's skeleton, /dev, /proc) a relative path from the new root is safe and cheapest. Where the
- * path may lead through what somebody else wrote (a --rootfs, another mount) the place is opened
- * step by step inside the root (base/path.h) and mounted by descriptor: a planted link leads
- * nowhere else.
+ * image's skeleton, /dev, /proc) a relative path from the new root is safe and cheapest; over a
+ * root of somebody else's they are ours because they are laid into the overlay's upper side before
+ * it is mounted. Where the path may lead through what somebody else wrote (a --rootfs, an image,
+ * another mount) the place is opened step by step inside the root (base/path.h) and mounted by
+ * descriptor: a planted link leads nowhere else.
  *
  * What may go wrong: a kernel that forbids a mount in a user namespace answers EPERM; the message
  * names the op's path, and `cloche doctor` says why. */
@@ -32,6 +33,7 @@
 #define VIEW "view"
 #define ATTACH "attach"
 #define ROOT "root"
+#define UPPER "upper"
 #define FIXED_FLAGS (MS_NOSUID | MS_NODEV)
 /* As the new root sees them: what is above a mount's root is the directory that it is mounted in.
  */
@@ -50,8 +52,8 @@ struct walk {
 	int root;    /* the new root, O_PATH; also the working directory between ops */
 	int scratch; /* the tmpfs that holds the root, or its upper side, and the helpers above */
 	int empty;
-	unsigned views; /* made so far: each has a name of its own on the scratch tmpfs */
-	bool ready;	/* the ops marked so stand already */
+	unsigned views, attached; /* so far: each has a name of its own on the scratch tmpfs */
+	bool ready;		  /* the ops marked so stand already */
 };
 
 static int source_open(struct plan_source *s, struct err *e)
@@ -101,24 +103,23 @@ int ops_open_sources(struct plan *p, struct err *e)
 /* Opens the place of an op whose path may be strange. */
 static int place_open(const struct walk *w, const struct op *op)
 {
-	return op->strange ? path_open_in_root(w->root, op->path, O_CLOEXEC)
-			   : path_open_beneath(w->root, op->path, O_CLOEXEC);
+	return path_open_in_root(w->root, op->path, O_CLOEXEC);
 }
 
 /* Is every component of our own or the kernel's making? Then mount(2) takes paths relative to the
  * working directory, the new root. A bind so made costs half of a detached mount, which is a mount
  * namespace of its own that the kernel makes and dissolves. */
-static bool plain(const struct walk *w, const struct op *op)
+static bool plain(const struct op *op)
 {
-	return !op->strange && !w->p->root_overlay;
+	return !op->strange;
 }
 
 /* The place as a path that mount(2) may follow. `*ret_fd` keeps it alive. */
 static const char *place_path(const struct walk *w, const struct op *op, char buf[64], int *ret_fd)
 {
-	if (plain(w, op) && op->kind != OP_LOWER)
+	if (plain(op) && op->kind != OP_LOWER)
 		return op->path;
-	if (plain(w, op)) {
+	if (plain(op)) {
 		/* Absolute by descriptor, so that it holds while the working directory is a lower
 		 * directory. */
 		int n = snprintf(buf, 64, "/proc/self/fd/%d/%s", w->root, op->path);
@@ -138,7 +139,7 @@ static int attach(const struct walk *w, const struct op *op, int tree, struct er
 	_cleanup_fd_ int place = -1;
 	int r;
 
-	if (plain(w, op)) {
+	if (plain(op)) {
 		r = sys_move_mount(tree, "", w->root, op->path, SYS_MOVE_MOUNT_F_EMPTY_PATH);
 	} else {
 		place = place_open(w, op);
@@ -171,18 +172,15 @@ static int bind(const char *from, const struct op *op, uint64_t attr, struct err
 
 static int op_dir(const struct walk *w, const struct op *op, struct err *e)
 {
-	if (!op->strange && mkdirat(w->root, op->path, op->mode) == 0)
-		return 0;
-	if (op->strange || w->p->root_overlay) {
-		_cleanup_fd_ int fd = op->strange ? path_make_dir(w->root, op->path) : -1;
+	_cleanup_fd_ int fd = -1;
 
-		if (fd < 0 && !op->strange)
-			fd = path_open_beneath(w->root, op->path, O_CLOEXEC | O_DIRECTORY);
-		if (fd < 0)
-			return err_sys(e, "directory /%s of the box", op->path);
-		return 0;
+	if (op->strange) {
+		fd = path_make_dir(w->root, op->path);
+		return fd < 0 ? err_sys(e, "directory /%s of the box", op->path) : 0;
 	}
-	return errno == EEXIST ? 0 : err_sys(e, "make directory /%s", op->path);
+	if (mkdirat(w->root, op->path, op->mode) == 0 || errno == EEXIST)
+		return 0;
+	return err_sys(e, "make directory /%s", op->path);
 }
 
 static int op_file(const struct walk *w, const struct op *op, struct err *e)
@@ -203,28 +201,26 @@ static int op_file(const struct walk *w, const struct op *op, struct err *e)
 }
 
 /* Stands in a source. An id-mapped one comes as a detached mount, which must be attached to be
- * stood in; source_leave takes it off again, when the overlay holds a copy of its own. */
-static int source_enter(const struct walk *w, const struct plan_source *s, struct err *e)
+ * stood in: on the scratch tmpfs, with which it goes when the host's tree is detached. To take it
+ * off by itself would make the kernel wait once more for all that may look at it. */
+static int source_enter(struct walk *w, const struct plan_source *s, struct err *e)
 {
-	if (s->check && s->tree &&
-	    (mkdirat(w->scratch, ATTACH, 0700) < 0 ||
-	     sys_move_mount(s->fd, "", w->scratch, ATTACH, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0))
-		return err_sys(e, "attach %s", s->path);
+	char name[32];
+
+	snprintf(name, sizeof(name), ATTACH "%u", w->attached);
+	if (s->check && s->tree) {
+		if (mkdirat(w->scratch, name, 0700) < 0 ||
+		    sys_move_mount(s->fd, "", w->scratch, name, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+			return err_sys(e, "attach %s", s->path);
+		w->attached++;
+	}
 	return fchdir(s->fd) < 0 ? err_sys(e, "enter %s", s->path) : 0;
 }
 
 static int source_leave(const struct walk *w, const struct plan_source *s, struct err *e)
 {
-	char attached[64];
-
-	if (fchdir(w->root >= 0 ? w->root : w->scratch) < 0)
-		return err_sys(e, "leave %s", s->path);
-	if (!s->check || !s->tree)
-		return 0;
-	snprintf(attached, sizeof(attached), "/proc/self/fd/%d/%s", w->scratch, ATTACH);
-	if (umount2(attached, MNT_DETACH) < 0 || unlinkat(w->scratch, ATTACH, AT_REMOVEDIR) < 0)
-		return err_sys(e, "take %s off", s->path);
-	return 0;
+	return fchdir(w->root >= 0 ? w->root : w->scratch) < 0 ? err_sys(e, "leave %s", s->path)
+							       : 0;
 }
 
 /* Where no overlay can be had: the directory has mounts below it that this user namespace may not
@@ -258,7 +254,7 @@ static int lower_bind(const struct walk *w, const struct op *op, struct err *e)
 
 /* A lower-only overlay: sockets and FIFOs of the host are not reachable through it, and mountinfo
  * tells no host path. It needs two lower directories; the second is empty. */
-static int op_lower(const struct walk *w, const struct op *op, struct err *e)
+static int op_lower(struct walk *w, const struct op *op, struct err *e)
 {
 	const struct plan_source *s = &w->p->sources[op->source];
 	_cleanup_fd_ int place = -1;
@@ -285,7 +281,7 @@ static int op_bind(const struct walk *w, const struct op *op, struct err *e)
 	struct sys_mount_attr attr = { .attr_set = op->flags };
 	int tree;
 
-	if (plain(w, op) && !s->check &&
+	if (plain(op) && !s->check &&
 	    !s->rdev) /* a node or file of the host's own, nothing that a check has named */
 		return bind(s->path, op, op->flags, e);
 	if (source_open(s, e) < 0)
@@ -346,7 +342,7 @@ static int op_mask(const struct walk *w, const struct op *op, struct err *e)
 	 * the look. */
 	if (faccessat(w->root, op->path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : err_sys(e, "look at /%s", op->path);
-	if (plain(w, op))
+	if (plain(op))
 		return op->mode == S_IFREG ? bind("dev/null", op, 0, e)
 					   : bind(ABOVE EMPTY, op, COVER_ATTR, e);
 	if (op->mode == S_IFREG)
@@ -371,7 +367,7 @@ static int op_view(struct walk *w, const struct op *op, struct err *e)
 		    0444);
 	if (fd < 0 || fd_write_all(fd, op->text, op->len) < 0)
 		return err_sys(e, "write the view for /%s", op->path);
-	if (plain(w, op))
+	if (plain(op))
 		return bind(name, op, COVER_ATTR, e);
 	tree = sys_open_tree(w->scratch, name + strlen(ABOVE), SYS_OPEN_TREE_CLONE | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
@@ -384,13 +380,33 @@ static int op_readonly(const struct walk *w, const struct op *op, struct err *e)
 	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY };
 	_cleanup_fd_ int tree = -1;
 
-	if (plain(w, op))
+	if (plain(op))
 		return bind(op->path, op, SYS_MOUNT_ATTR_RDONLY, e);
 	tree = sys_open_tree(w->root, op->path,
 			     SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
 		return err_sys(e, "make /%s read-only", op->path);
 	return attach(w, op, tree, e);
+}
+
+/* By a mount of its own onto itself, which the root's becoming read-only does not reach. Only what
+ * is the root's: over a mount (a home of /proc, says the image) this would take away what covers
+ * it. */
+static int op_writable(const struct walk *w, const struct op *op, struct err *e)
+{
+	_cleanup_fd_ int place = place_open(w, op), tree = -1;
+	struct stat st, root;
+
+	if (place < 0 || fstat(place, &st) < 0 || fstat(w->root, &root) < 0)
+		return err_sys(e, "directory /%s of the box", op->path);
+	if (st.st_dev != root.st_dev || st.st_ino == root.st_ino)
+		return 0;
+	tree = sys_open_tree(place, "", AT_EMPTY_PATH | SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+	if (tree < 0 ||
+	    sys_move_mount(tree, "", place, "",
+			   SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		return err_sys(e, "keep /%s writable", op->path);
+	return 0;
 }
 
 static int op_run(struct walk *w, const struct op *op, struct err *e)
@@ -422,6 +438,8 @@ static int op_run(struct walk *w, const struct op *op, struct err *e)
 		return op_cgroup(w, op, e);
 	case OP_READONLY:
 		return op_readonly(w, op, e);
+	case OP_WRITABLE:
+		return op_writable(w, op, e);
 	case OP_KIND_N:
 		break;
 	}
@@ -434,20 +452,41 @@ static int root_open(struct walk *w, struct err *e)
 	return w->root < 0 ? err_sys(e, "open the new root") : 0;
 }
 
-/* The overlay over the working directory: upper and work on the scratch tmpfs, the lower by ".", so
- * that no host path shows in mountinfo. */
-static int overlay_here(struct walk *w, struct err *e)
+/* What is laid over the lower side, into the upper one, before there is an overlay. */
+static int upper_lay(struct walk *w, struct err *e)
 {
-	char target[64], options[160];
+	_cleanup_fd_ int upper = openat(w->scratch, UPPER, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r = 0;
 
-	if (mkdirat(w->scratch, "upper", 0755) < 0 || mkdirat(w->scratch, "work", 0700) < 0 ||
+	if (upper < 0)
+		return err_sys(e, "prepare the overlay");
+	w->root = upper;
+	for (unsigned i = 0; i < w->p->n_ops && r == 0; i++)
+		if (w->p->ops[i].laid)
+			r = op_run(w, &w->p->ops[i], e);
+	w->root = -1;
+	return r;
+}
+
+/* The overlay over the working directory: upper and work on the scratch tmpfs, the lower by "." or
+ * by names in it, so that no host path shows in mountinfo. */
+static int overlay_here(struct walk *w, const char *lowers, struct err *e)
+{
+	char target[64], options[4096];
+	int n;
+
+	if (mkdirat(w->scratch, UPPER, 0755) < 0 || mkdirat(w->scratch, "work", 0700) < 0 ||
 	    mkdirat(w->scratch, ROOT, 0755) < 0)
 		return err_sys(e, "prepare the overlay");
+	if (upper_lay(w, e) < 0)
+		return -1;
 	snprintf(target, sizeof(target), "/proc/self/fd/%d/" ROOT, w->scratch);
-	snprintf(
-		options, sizeof(options),
-		"lowerdir=.,upperdir=/proc/self/fd/%d/upper,workdir=/proc/self/fd/%d/work,userxattr",
-		w->scratch, w->scratch);
+	n = snprintf(options, sizeof(options),
+		     "lowerdir=%s,upperdir=/proc/self/fd/%d/" UPPER
+		     ",workdir=/proc/self/fd/%d/work,userxattr",
+		     lowers, w->scratch, w->scratch);
+	if (n < 0 || (size_t)n >= sizeof(options))
+		return err_set(e, ERR_USAGE, "more layers than one mount takes");
 	if (mount("cloche", target, "overlay", FIXED_FLAGS, options) < 0)
 		return err_sys(e, "overlay");
 	return root_open(w, e);
@@ -473,7 +512,7 @@ static int root_overlay(struct walk *w, struct err *e)
 
 	if (source_enter(w, s, e) < 0)
 		return -1;
-	if (overlay_here(w, e) < 0)
+	if (overlay_here(w, w->p->lowers, e) < 0)
 		return err_prefix(e, "%s", s->path);
 	return source_leave(w, s, e);
 }
@@ -497,7 +536,7 @@ static int root_mount(struct walk *w, struct err *e)
 		return root_overlay(w, e);
 	/* Not every file system can be below an overlay; then the skeleton is of no use, and
 	 * nothing is lost but time. */
-	w->ready = w->p->skeleton && overlay_here(w, e) == 0;
+	w->ready = w->p->skeleton && overlay_here(w, ".", e) == 0;
 	if (w->ready)
 		return 0;
 	*e = (struct err){ 0 };
@@ -522,7 +561,8 @@ int ops_run(struct plan *p, struct err *e)
 	if (fchdir(w.root) < 0)
 		return err_sys(e, "enter the new root");
 	for (unsigned i = 0; i < p->n_ops; i++)
-		if (!(w.ready && p->ops[i].ready) && op_run(&w, &p->ops[i], e) < 0)
+		if (!(w.ready && p->ops[i].ready) && !p->ops[i].laid &&
+		    op_run(&w, &p->ops[i], e) < 0)
 			return err_at(e, STAGE_MOUNT);
 	if (root_enter(&w, e) < 0)
 		return err_at(e, STAGE_MOUNT);

@@ -91,13 +91,15 @@ static struct op *plan_op(struct plan *p, enum op_kind kind, const char *path)
 	return op;
 }
 
-/* An op of the host image's own furniture. */
+/* An op of cloche's own furniture. Below /dev it goes into a file system of its own; the rest of it
+ * is laid over what the image has. */
 static struct op *plan_ready(struct plan *p, enum op_kind kind, const char *path, unsigned mode)
 {
 	struct op *op = plan_op(p, kind, path);
 
 	op->mode = mode;
 	op->ready = !p->root_overlay;
+	op->laid = p->root_overlay && strncmp(path, "dev/", 4) != 0;
 	return op;
 }
 
@@ -264,23 +266,52 @@ static void plan_mount(struct plan *p, const struct box_mount *m)
 	op->strange = true;
 }
 
-/* HOME and /tmp are there, whatever the root brought. */
+static void plan_make_dir(struct plan *p, const char *path)
+{
+	struct op *op = plan_op(p, OP_DIR, path);
+
+	op->mode = 0755;
+	op->strange = true;
+}
+
+/* HOME and /tmp are there, whatever the root brought, and what an image wants to find. */
 static void plan_places(struct plan *p, const struct box_spec *spec)
 {
-	const char *places[] = { "tmp", spec->home + 1 };
+	plan_make_dir(p, "tmp");
+	plan_make_dir(p, spec->home + 1);
+	if (spec->make_cwd && !plan_covered(spec, spec->cwd + 1))
+		plan_make_dir(p, spec->cwd + 1);
+	for (char *const *v = spec->volumes; v && *v; v++)
+		if (!plan_covered(spec, *v + 1))
+			plan_make_dir(p, *v + 1);
+}
 
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		struct op *op = plan_op(p, OP_DIR, places[i]);
+static void plan_writable(struct plan *p, const struct box_spec *spec, const char *path)
+{
+	if (*path != '\0' && !plan_covered(spec, path))
+		plan_op(p, OP_WRITABLE, path)->strange = true;
+}
 
-		op->mode = 0755;
-		op->strange = true;
-	}
+/* What an image's places for data hold, and what its programs expect in /run, stays there. */
+static void plan_readonly_image(struct plan *p, const struct box_spec *spec)
+{
+	plan_make_dir(p, "run");
+	plan_writable(p, spec, "run");
+	plan_writable(p, spec, "tmp");
+	plan_writable(p, spec, spec->home + 1);
+	for (char *const *v = spec->volumes; v && *v; v++)
+		plan_writable(p, spec, *v + 1);
 }
 
 static void plan_readonly_root(struct plan *p, const struct box_spec *spec)
 {
 	const char *writable[] = { "tmp", "run", spec->home + 1 };
 
+	p->root_readonly = true;
+	if (spec->root.kind == ROOTFS_LAYERS) {
+		plan_readonly_image(p, spec);
+		return;
+	}
 	for (size_t i = 0; i < sizeof(writable) / sizeof(writable[0]); i++) {
 		struct op *op;
 
@@ -291,7 +322,6 @@ static void plan_readonly_root(struct plan *p, const struct box_spec *spec)
 		op->strange = true;
 		plan_tmpfs(p, writable[i], spec->limits.root, i == 0 ? 01777 : 0755, true);
 	}
-	p->root_readonly = true;
 }
 
 int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
@@ -302,7 +332,8 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	p->root_readonly = p->skeleton = p->own_group = false;
 	p->strict = spec->profile == BOX_PROFILE_UNTRUSTED;
 	p->n_binds = 0;
-	p->root_overlay = spec->root.kind == ROOTFS_DIR;
+	p->root_overlay = spec->root.kind != ROOTFS_HOST;
+	p->lowers = spec->root.kind == ROOTFS_LAYERS ? spec->root.lowers : ".";
 	snprintf(p->root_options, sizeof(p->root_options), "size=%llu,nr_inodes=%llu,mode=0755",
 		 (unsigned long long)spec->limits.root,
 		 (unsigned long long)(spec->limits.root / 4096 + 1024));
@@ -329,10 +360,11 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 }
 
 static const char *const op_words[] = {
-	[OP_DIR] = "directory", [OP_FILE] = "file",	[OP_LINK] = "link",
-	[OP_LOWER] = "overlay", [OP_BIND] = "bind",	[OP_TMPFS] = "tmpfs",
-	[OP_DEVPTS] = "devpts", [OP_PROC] = "proc",	[OP_MASK] = "mask",
-	[OP_VIEW] = "view",	[OP_CGROUP] = "cgroup", [OP_READONLY] = "read-only",
+	[OP_DIR] = "directory",	    [OP_FILE] = "file",	    [OP_LINK] = "link",
+	[OP_LOWER] = "overlay",	    [OP_BIND] = "bind",	    [OP_TMPFS] = "tmpfs",
+	[OP_DEVPTS] = "devpts",	    [OP_PROC] = "proc",	    [OP_MASK] = "mask",
+	[OP_VIEW] = "view",	    [OP_CGROUP] = "cgroup", [OP_READONLY] = "read-only",
+	[OP_WRITABLE] = "writable",
 };
 static_assert(sizeof(op_words) / sizeof(op_words[0]) == OP_KIND_N, "a word for every op");
 
@@ -341,8 +373,16 @@ void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *o
 	char safe[512];
 
 	buf_fmt(out, "%-10s / %s(%s)\n", p->root_overlay ? "overlay" : "tmpfs",
-		p->root_overlay ? "over the given directory, upper on tmpfs " : "",
+		spec->root.kind == ROOTFS_LAYERS ? "over the image's layers, upper on tmpfs "
+		: p->root_overlay		 ? "over the given directory, upper on tmpfs "
+						 : "",
 		p->root_options);
+	for (const char *s = spec->root.kind == ROOTFS_LAYERS ? p->lowers : ""; *s;) {
+		int n = (int)strcspn(s, ":");
+
+		buf_fmt(out, "%-10s %.*s\n", "layer", n, s);
+		s += n + (s[n] == ':');
+	}
 	for (unsigned i = 0; i < p->n_ops; i++) {
 		const struct op *op = &p->ops[i];
 

@@ -32,6 +32,8 @@ enum op_kind {
 	OP_VIEW, /* a generated file over one of /proc's */
 	OP_CGROUP,   /* the box's own cgroup, read-only; only when own_group */
 	OP_READONLY, /* make what is there read-only, with all below it */
+	OP_WRITABLE, /* a directory of the root that stays writable when the root becomes
+			read-only */
 	OP_KIND_N
 };
 
@@ -56,6 +58,8 @@ struct op {
 	int16_t source; /* index, or -1 */
 	bool ready;	/* the same for every box: carried out ahead where there is a skeleton
 			   (skeleton.h) */
+	bool laid;	/* carried out in the overlay's upper side before it is mounted: whatever
+			   the image has at that name, a link say, is hidden */
 	bool strange;	/* the path may lead through things that are not ours: resolve it inside the
 			   root, step by step */
 };
@@ -67,6 +71,7 @@ struct plan {
 	unsigned n_sources;
 	bool root_overlay; /* the root is an overlay over source 0; else a tmpfs, or an overlay over
 			      the skeleton */
+	const char *lowers; /* the overlay's lower directories, as they are called in source 0 */
 	bool skeleton; /* the directory that the child begins in is one that holds every op marked
 			  ready */
 	bool root_readonly;

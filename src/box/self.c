@@ -38,6 +38,13 @@ static int self_copy(int exe, int copy)
 	return fcntl(copy, F_ADD_SEALS, SEALS);
 }
 
+bool self_is_copy(void)
+{
+	_cleanup_fd_ int exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	return exe >= 0 && fcntl(exe, F_GET_SEALS) == SEALS;
+}
+
 int self_protect(char **argv, struct err *e)
 {
 	_cleanup_fd_ int exe = -1, copy = -1;

@@ -6,11 +6,15 @@
  * from a sealed copy of itself in memory: then what is named there can be overwritten by nobody. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 /* Returns when nothing needs to be done; else executes the copy (the same argv and environment), or
  * fails. Call before anything is opened. */
 int self_protect(char **argv, struct err *e);
+/* Is this the copy? Then all that came before self_protect was done once already. */
+bool self_is_copy(void);
 
 /* What cloche itself takes of its caller's resource limits: enough descriptors, so that a start
  * neither fails half way nor takes a lower rung for want of one. The box's own limits are set in

@@ -80,11 +80,15 @@ enum box_profile { BOX_PROFILE_DEFAULT, BOX_PROFILE_UNTRUSTED, BOX_PROFILE_N };
 
 struct box_spec {
 	struct rootfs root;
-	const struct box_mount *root_check; /* ROOTFS_DIR: what was checked at that path */
-	char *const *argv; /* NULL-terminated, argv[0] looked up in the box's PATH */
-	char *const *env;  /* complete environment, NULL-terminated; no variable of the host */
-	const char *store; /* where skeletons are kept (box/skeleton.h), or NULL for none */
-	const char *cwd;   /* absolute */
+	const struct box_mount *root_check; /* DIR, LAYERS: what was checked at root.dir */
+	char *const *argv;    /* NULL-terminated, argv[0] looked up in the box's PATH */
+	char *const *env;     /* complete environment, NULL-terminated; no variable of the host */
+	const char *store;    /* where skeletons are kept (box/skeleton.h), or NULL for none */
+	const char *cwd;      /* absolute */
+	bool make_cwd;	      /* the root may lack it: made */
+	char *const *volumes; /* NULL-terminated, absolute: the image's places for data, made where
+				 missing and writable whatever the root is; NULL for none */
+	int stop_signal; /* what is sent at the deadline when kill_after_us is set; 0: SIGTERM */
 	const char *home;
 	const char *hostname; /* "cloche" */
 	uid_t uid;	      /* inside */

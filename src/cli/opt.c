@@ -176,7 +176,7 @@ static int take(struct parse *p, const struct opt_row *row, const char *value, s
 
 	if (row->type == OPT_FLAG && value)
 		return err_set(e, ERR_USAGE, "%s takes no value", p->given);
-	if (row->type != OPT_FLAG && (!value || !*value))
+	if (row->type != OPT_FLAG && (!value || (!*value && !row->empty)))
 		return err_set(e, ERR_USAGE, "%s needs a value: %s %s", p->given, p->given,
 			       opt_value_name(row));
 	if (p->seen[i] && !row->many)

@@ -38,7 +38,8 @@ struct opt_row {
 	const char *help;  /* one sentence, begun in lower case, no full stop */
 	const char *conflicts; /* comma-separated long names that can't be given with it, or NULL */
 	const char *since;
-	int id; /* the verb's own enum */
+	int id;	    /* the verb's own enum */
+	bool empty; /* an empty value is one */
 };
 
 struct opt_verb {

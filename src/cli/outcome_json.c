@@ -166,6 +166,21 @@ static void json_denied(struct json *j, const struct box_spec *s, const struct b
 	json_arr_end(j);
 }
 
+/* What ran, so that it can be run again: the very same by its manifest's digest. */
+static void json_image(struct json *j, const struct image_use *u)
+{
+	json_key(j, "image");
+	if (!u->asked) {
+		json_null(j);
+		return;
+	}
+	json_obj(j);
+	json_kstr(j, "name", u->name);
+	json_kstr(j, "id", u->record.id);
+	json_kstr(j, "manifest", u->record.manifest[0] ? u->record.manifest : NULL);
+	json_obj_end(j);
+}
+
 void outcome_json(const struct prepared *p, const struct box_outcome *o, bool timing,
 		  struct buf *out)
 {
@@ -195,6 +210,7 @@ void outcome_json(const struct prepared *p, const struct box_outcome *o, bool ti
 	json_cut(&j, "stderr_cut", &o->err_out);
 	json_usage(&j, o);
 	json_limits(&j, o);
+	json_image(&j, &p->image);
 	json_key(&j, "events");
 	json_obj(&j);
 	json_ku64(&j, "pids_max", o->usage.pids_max_events);
@@ -211,6 +227,7 @@ void outcome_json(const struct prepared *p, const struct box_outcome *o, bool ti
 	if (timing) {
 		json_key(&j, "timing_us");
 		json_obj(&j);
+		json_ku64(&j, "pull", p->pull_us);
 		for (unsigned i = 0; (name = outcome_phase(o, i, &us)); i++)
 			json_ku64(&j, name, us);
 		json_obj_end(&j);

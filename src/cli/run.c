@@ -14,6 +14,7 @@
 #include "box/self.h"
 #include "cli/denied_text.h"
 #include "cli/outcome_json.h"
+#include "cli/run_image.h"
 #include "cli/run_opts.h"
 #include "cli/run_plan.h"
 #include "cli/title.h"
@@ -133,13 +134,18 @@ static int tell_text(const struct run_options *o, const struct box_outcome *out)
 	uint64_t us;
 
 	/* A box that never ran has one line: the cause. */
-	for (size_t i = 0;
-	     i < prepared.n_notes && !o->quiet && out->fault != FAULT_STARTUP_FAILED; i++)
+	for (size_t i = 0; i < prepared.n_notes && !o->quiet && out->fault != FAULT_STARTUP_FAILED;
+	     i++)
 		say("note", prepared.notes[i]);
 	if (!o->quiet)
 		denied_text(&prepared.spec, out, say);
 	if (out->fault != FAULT_NONE)
 		say(fault_name(out->fault), out->err.msg);
+	if (o->timing && prepared.pull_us != UINT64_MAX) {
+		snprintf(line, sizeof(line), "%-10s %6llu us", "pull",
+			 (unsigned long long)prepared.pull_us);
+		say("timing", line);
+	}
 	for (unsigned i = 0; o->timing && (name = outcome_phase(out, i, &us)); i++) {
 		snprintf(line, sizeof(line), us == UINT64_MAX ? "%-10s      -" : "%-10s %6llu us",
 			 name, (unsigned long long)us);
@@ -180,7 +186,7 @@ int cli_run(int argc, char **argv)
 	rc = cli_parse(&cli_run_verb, argc, argv, run_option, &o, &rest);
 	if (rc >= 0)
 		return rc;
-	if (rest >= argc) {
+	if (rest >= argc && !image_wanted(&o.request)) {
 		err_set(&e, ERR_USAGE, "no command: cloche run [OPTIONS] -- COMMAND [ARG...]");
 		return cli_fail("run", &e);
 	}
@@ -189,7 +195,8 @@ int cli_run(int argc, char **argv)
 		err_at(&e, STAGE_LIMITS);
 		return refuse(&o, &e);
 	}
-	if (request_prepare(&o.request, &prepared, &e) < 0)
+	if (run_image(&o, &prepared.image, &prepared.pull_us, &e) < 0 ||
+	    request_prepare(&o.request, &prepared, &e) < 0)
 		return refuse(&o, &e);
 	if (o.plan)
 		return show_plan();

@@ -7,6 +7,9 @@
 
 enum {
 	O_IMAGE,
+	O_PULL,
+	O_PLATFORM,
+	O_ENTRYPOINT,
 	O_ROOTFS,
 	O_USER,
 	O_CWD,
@@ -49,13 +52,20 @@ enum {
 
 static const struct opt_row rows[] = {
 	{ "image", 0, OPT_STR, false, "NAME", "host", "Box",
-	  "root file system: `host` shows this machine's /usr read-only", "rootfs", "0.1",
-	  O_IMAGE },
+	  "root file system: an image, such as debian:12; `host` shows this machine's /usr read-only",
+	  "rootfs", "0.1", O_IMAGE },
+	{ "pull", 0, OPT_CHOICE, false, "missing|always|never", "missing", "Box",
+	  "when to download the image; `never` touches no network", NULL, "0.2", O_PULL },
+	{ "platform", 0, OPT_STR, false, "OS/ARCH[/VARIANT]", NULL, "Box",
+	  "the image for this platform, such as linux/arm64", "rootfs", "0.2", O_PLATFORM },
+	{ "entrypoint", 0, OPT_STR, false, "WORD", NULL, "Box",
+	  "run this in place of the image's entrypoint and command; empty: only what is given",
+	  "rootfs", "0.2", O_ENTRYPOINT, true },
 	{ "rootfs", 0, OPT_DIR, false, "DIR", NULL, "Box",
 	  "use a directory as root file system; it is never written to", NULL, "0.1", O_ROOTFS },
 	{ "user", 'u', OPT_STR, false, "NAME|UID[:GID]", "user", "Box",
-	  "user inside; outside it is always you, or nobody when you are root", NULL, "0.1",
-	  O_USER },
+	  "user inside (an image's own by default); outside it is always you, or nobody when you are root",
+	  NULL, "0.1", O_USER },
 	{ "workdir", 'w', OPT_STR, false, "DIR", "/workspace or HOME", "Box",
 	  "working directory inside", NULL, "0.1", O_CWD },
 	{ "env", 'e', OPT_STR, true, "NAME[=VALUE]", NULL, "Box",
@@ -140,6 +150,7 @@ static const char *const examples[] = {
 	"cloche run --workspace . --memory 256m --pids 64 --timeout 10 -- ./build.sh",
 	"cloche run --json -- sh -c 'echo hello; echo oh >&2'",
 	"cloche run --security-profile untrusted -v .:/src -- python3 /src/script.py",
+	"cloche run --image python:3.12-slim -- python3 -c 'print(1)'",
 	"cloche run --rootfs ./rootfs -it -- sh",
 	NULL,
 };
@@ -147,7 +158,7 @@ static const char *const examples[] = {
 const struct opt_verb cli_run_verb = {
 	.name = "run",
 	.summary = "Run a command in a box of its own, thrown away after",
-	.operands = "[--] COMMAND [ARG...]",
+	.operands = "[--] [COMMAND [ARG...]]",
 	.rows = rows,
 	.n_rows = sizeof(rows) / sizeof(rows[0]),
 	.takes_command = true,
@@ -204,6 +215,8 @@ int run_option(void *ctx, const struct opt_row *row, const char *value, struct e
 		[O_QUIET] = NULL
 	};
 	const char **one[] = { [O_IMAGE] = &r->image,
+			       [O_PLATFORM] = &r->platform,
+			       [O_ENTRYPOINT] = &r->entrypoint,
 			       [O_ROOTFS] = &r->rootfs,
 			       [O_USER] = &r->user,
 			       [O_CWD] = &r->cwd,
@@ -227,10 +240,16 @@ int run_option(void *ctx, const struct opt_row *row, const char *value, struct e
 		return request_add(many[row->id], value, row->name, e);
 	if (one[row->id]) {
 		*one[row->id] = value;
-		return *value ? 0 : err_set(e, ERR_USAGE, "the value is empty");
+		return *value || row->empty ? 0 : err_set(e, ERR_USAGE, "the value is empty");
 	}
 	if (flag[row->id]) {
 		*flag[row->id] = true;
+		return 0;
+	}
+	if (row->id == O_PULL) {
+		o->pull = value[0] == 'a'   ? PULL_ALWAYS
+			  : value[0] == 'n' ? PULL_NEVER
+					    : PULL_MISSING;
 		return 0;
 	}
 	if (row->id == O_PROFILE) {

@@ -5,8 +5,11 @@
 
 #include "engine/request.h"
 
+enum run_pull { PULL_MISSING, PULL_ALWAYS, PULL_NEVER };
+
 struct run_options {
 	struct request request;
+	enum run_pull pull;
 	bool json, plan, timing, quiet;
 };
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "engine/image.h"
 
 #define ENV_VALUE_MAX (128 << 10) /* the kernel's limit for one string of execve(2) */
 
@@ -151,28 +152,67 @@ static int env_fmt(struct prepared *p, struct err *e, const char *name, const ch
 	return env_set(p, env_keep(p, pair), e); /* NOLINT(clang-analyzer-unix.Malloc): as above */
 }
 
-static int env_base(struct prepared *p, struct err *e)
+/* A JVM asks sysinfo(2), which tells the host's memory. */
+static int env_java(struct prepared *p, struct err *e)
 {
 	const struct box_spec *s = &p->spec;
-	const char *term = getenv("TERM");
+	_cleanup_fd_ int jvm = -1;
 	char size[64];
+
+	if (s->limits.memory == BOX_LIMIT_NONE)
+		return 0;
+	if (s->root.kind == ROOTFS_LAYERS) {
+		jvm = image_env(&p->image, "JAVA_HOME")
+			      ? -1
+			      : layers_open(&s->root.layers, "usr/lib/jvm");
+		if (jvm < 0 && !image_env(&p->image, "JAVA_HOME"))
+			return 0;
+	} else if (access("/usr/lib/jvm", F_OK) < 0) {
+		return 0;
+	}
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)s->limits.memory);
+	return env_fmt(p, e, "JAVA_TOOL_OPTIONS", "-XX:MaxRAM=", size);
+}
+
+/* What an image may know better. */
+static int env_defaults(struct prepared *p, struct err *e)
+{
+	const struct box_spec *s = &p->spec;
+	const char *user = p->user[0] ? p->user : s->uid ? "user" : "root";
 
 	if (env_set(p, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", e) <
 		    0 ||
-	    env_fmt(p, e, "HOME", s->home, "") < 0 ||
-	    env_fmt(p, e, "USER", s->uid ? "user" : "root", "") < 0 ||
-	    env_fmt(p, e, "LOGNAME", s->uid ? "user" : "root", "") < 0 ||
-	    env_set(p, "LANG=C.UTF-8", e) < 0 || env_set(p, "TMPDIR=/tmp", e) < 0 ||
+	    env_fmt(p, e, "USER", user, "") < 0 || env_fmt(p, e, "LOGNAME", user, "") < 0 ||
+	    env_set(p, "LANG=C.UTF-8", e) < 0)
+		return -1;
+	return env_java(p, e);
+}
+
+/* The image's own, of whatever names: they reach its programs alone. */
+static int env_image(struct prepared *p, struct err *e)
+{
+	for (size_t i = 0; p->image.asked && i < p->image.record.env.n; i++)
+		if (env_set(p, p->image.record.env.v[i], e) < 0)
+			return -1;
+	return 0;
+}
+
+/* Where programs may write is cloche's to say: it holds with a read-only root too. */
+static int env_places(struct prepared *p, struct err *e)
+{
+	const struct box_spec *s = &p->spec;
+	const char *term = getenv("TERM");
+
+	if (env_fmt(p, e, "HOME", s->home, "") < 0 || env_set(p, "TMPDIR=/tmp", e) < 0 ||
 	    env_fmt(p, e, "XDG_CACHE_HOME", s->home, "/.cache") < 0 ||
 	    env_fmt(p, e, "MPLCONFIGDIR", s->home, "/.cache/matplotlib") < 0)
 		return -1;
-	if (s->tty && env_fmt(p, e, "TERM", term && strlen(term) < 64 ? term : "xterm", "") < 0)
-		return -1;
-	/* A JVM asks sysinfo(2), which tells the host's memory. */
-	if (s->limits.memory == BOX_LIMIT_NONE || access("/usr/lib/jvm", F_OK) < 0)
-		return 0;
-	snprintf(size, sizeof(size), "%llu", (unsigned long long)s->limits.memory);
-	return env_fmt(p, e, "JAVA_TOOL_OPTIONS", "-XX:MaxRAM=", size);
+	return s->tty ? env_fmt(p, e, "TERM", term && strlen(term) < 64 ? term : "xterm", "") : 0;
+}
+
+static int env_base(struct prepared *p, struct err *e)
+{
+	return env_defaults(p, e) < 0 || env_image(p, e) < 0 || env_places(p, e) < 0 ? -1 : 0;
 }
 
 int env_prepare(const struct request *r, struct prepared *p, struct err *e)

@@ -3,8 +3,10 @@
 
 #include "engine/request.h"
 
-/* Fills p->env and spec->env: a base that makes toolchains work, then --env-file in order, then -e
- * in order; a later one wins. `-e NAME` copies one variable of the caller, by name. */
+/* Fills p->env and spec->env; a later one wins: defaults (PATH, LANG, USER, LOGNAME); the image's
+ * own; where programs may write (HOME, TMPDIR and caches); --env-file in order; -e in order. `-e
+ * NAME` copies one variable of the caller, by name. HOME is the image's own where it sets one
+ * (ids.h). */
 int env_prepare(const struct request *r, struct prepared *p, struct err *e);
 /* The text of an --env-file: one NAME=VALUE a line; empty lines and lines that start with # are
  * passed over. Cuts `text` in place, and it lives on: pairs point into it. `path` is for messages.

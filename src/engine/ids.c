@@ -17,10 +17,11 @@
 
 #include "base/fd.h"
 #include "base/path.h"
+#include "engine/accounts.h"
+#include "engine/env.h"
 
 #define OUTER_ID 2113929216U /* 0x7e000000 */
-#define PASSWD_MAX (1 << 20)
-#define ID_MAX (UINT32_MAX - 2)
+#define ID_MAX ACCOUNT_ID_MAX
 
 uint32_t ids_outer(const char *map)
 {
@@ -61,127 +62,93 @@ static int outer(struct box_spec *s, struct err *e)
 	return 0;
 }
 
-/* An id as passwd(5) and --user have it: decimal, and not the two highest, which the kernel keeps
- * for itself. Moves *text on. */
-static int id_read(const char **text, uint32_t *ret)
-{
-	unsigned long v;
-	char *end;
-
-	if (**text < '0' || **text > '9')
-		return -1;
-	errno = 0;
-	v = strtoul(*text, &end, 10);
-	if (errno != 0 || v > ID_MAX)
-		return -1;
-	*text = end;
-	*ret = (uint32_t)v;
-	return 0;
-}
-
-/* Field `n` of a line of passwd(5), counted from 0, or NULL. */
-static const char *passwd_field(const char *line, unsigned n)
-{
-	for (; n > 0; n--) {
-		line += strcspn(line, ":\n");
-		if (*line++ != ':')
-			return NULL;
-	}
-	return line;
-}
-
-int ids_passwd(const char *text, const char *name, uid_t *uid, gid_t *gid, char *home, size_t cap)
-{
-	size_t n = strlen(name);
-
-	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
-		const char *u = passwd_field(line, 2), *g = passwd_field(line, 3),
-			   *dir = passwd_field(line, 5);
-		uint32_t id, group;
-
-		if (strcspn(line, ":\n") != n || strncmp(line, name, n) != 0)
-			continue;
-		if (!u || id_read(&u, &id) < 0 || *u != ':' || !g || id_read(&g, &group) < 0 ||
-		    *g != ':')
-			return -1;
-		*uid = id;
-		*gid = group;
-		if (dir && *dir == '/' && strcspn(dir, ":\n") < cap)
-			snprintf(home, cap, "%.*s", (int)strcspn(dir, ":\n"), dir);
-		return 0;
-	}
-	return -1;
-}
-
-static int user_of_rootfs(struct box_spec *s, const char *name, char *home, size_t cap,
-			  struct err *e)
-{
-	_cleanup_fd_ int root = mount_open_checked(s->root_check), file = -1;
-	char *text = malloc(PASSWD_MAX), path[64];
-	struct stat st;
-	ssize_t n = -1;
-	int r = -1;
-
-	if (root >= 0 && text)
-		file = path_open_in_root(root, "etc/passwd", O_CLOEXEC);
-	/* Nothing but a file is opened for reading: to open a device may do something (a watchdog
-	 * starts to count). */
-	if (file >= 0 && fstat(file, &st) == 0 && S_ISREG(st.st_mode)) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-		n = fd_read_file_at(AT_FDCWD, path, text, PASSWD_MAX);
-	}
-	if (n >= 0)
-		r = ids_passwd(text, name, &s->uid, &s->gid, home, cap);
-	free(text);
-	return r < 0 ? err_set(e, ERR_USAGE,
-			       "--user %.60s: no such user in %.200s; give UID or UID:GID", name,
-			       s->root.name)
-		     : 0;
-}
-
+/* "UID[:GID]" of the host image. */
 static int user_number(struct box_spec *s, const char *text, struct err *e)
 {
 	const char *at = text;
 	uint32_t uid = 0, gid = 0;
-	bool bad = id_read(&at, &uid) < 0;
+	bool bad = account_id(&at, &uid) < 0;
 
 	gid = uid;
 	if (!bad && *at == ':') {
 		at++;
-		bad = id_read(&at, &gid) < 0;
+		bad = account_id(&at, &gid) < 0;
 	}
 	if (bad || *at != '\0')
 		return err_set(e, ERR_USAGE,
 			       "--user %.60s: give NAME, UID or UID:GID, ids from 0 to %u", text,
-			       ID_MAX);
+			       ACCOUNT_ID_MAX);
 	s->uid = (uid_t)uid;
 	s->gid = (gid_t)gid;
 	return 0;
 }
 
-int ids_prepare(const struct request *r, struct prepared *p, struct err *e)
+static int user_of_host(const struct request *r, struct box_spec *s, struct err *e)
 {
-	struct box_spec *s = &p->spec;
-	bool dir = s->root.kind == ROOTFS_DIR;
-	char home[256] = "", clean[4096];
-	struct err odd; /* a home that is no plain path is no home */
-
-	s->uid = s->gid = dir ? 0 : 1000;
-	if (r->user && r->user[0] >= '0' && r->user[0] <= '9') {
-		if (user_number(s, r->user, e) < 0)
-			return -1;
-	} else if (r->user && dir) {
-		if (user_of_rootfs(s, r->user, home, sizeof(home), e) < 0)
-			return -1;
-	} else if (r->user && image_host_user(r->user, &s->uid, &s->gid) < 0) {
+	s->uid = s->gid = 1000;
+	if (r->user && r->user[0] >= '0' && r->user[0] <= '9')
+		return user_number(s, r->user, e);
+	if (r->user && image_host_user(r->user, &s->uid, &s->gid) < 0)
 		return err_set(
 			e, ERR_USAGE,
 			"--user %.60s: the host image has root, user and nobody; or give UID or UID:GID",
 			r->user);
+	return 0;
+}
+
+/* Of a root with accounts of its own. */
+static int user_of_root(const struct request *r, struct prepared *p, struct account *a,
+			struct err *e)
+{
+	struct box_spec *s = &p->spec;
+	bool image = s->root.kind == ROOTFS_LAYERS;
+	const char *user = r->user;
+
+	if (!user && image)
+		user = p->image.record.user;
+	if (!user || !*user)
+		user = "0";
+	if (account_find(s, user, image, a, e) == 0) {
+		s->uid = a->uid;
+		s->gid = a->gid;
+		return 0;
 	}
-	if (home[0] && path_normalise(home, clean, &odd) == 0)
-		s->home = strdup(clean);
+	if (r->user)
+		return err_prefix(e, "--user %.60s", user);
+	e->kind = ERR_MISSING;
+	err_prefix(e, "the image says USER %.60s (--user takes its place)", user);
+	return err_at(e, STAGE_IMAGE);
+}
+
+/* What is no plain path is no home. */
+static const char *home_of(const char *dir, char clean[4096])
+{
+	struct err odd;
+
+	return dir && *dir && path_normalise(dir, clean, &odd) == 0 ? clean : NULL;
+}
+
+int ids_prepare(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+	struct account a = { 0 };
+	char clean[4096];
+
+	if (s->root.kind == ROOTFS_HOST) {
+		if (user_of_host(r, s, e) < 0)
+			return -1;
+		s->home = image_host_home(s->uid);
+		return outer(s, e);
+	}
+	if (user_of_root(r, p, &a, e) < 0)
+		return -1;
+	snprintf(p->user, sizeof(p->user), "%s", a.name);
+	s->home = home_of(image_env(&p->image, "HOME"), clean);
 	if (!s->home)
-		s->home = dir ? (s->uid ? "/home/user" : "/root") : image_host_home(s->uid);
+		s->home = home_of(a.home, clean);
+	/* Many an image has accounts without a home there, and what they keep goes nowhere. */
+	if (s->home && s->root.kind == ROOTFS_LAYERS && !s->home[1])
+		s->home = NULL;
+	s->home = s->home ? env_keep(p, s->home) : s->uid ? "/home/user" : "/root";
 	return outer(s, e);
 }

@@ -186,6 +186,14 @@ static int prepare_mounts(const struct request *r, struct prepared *p, struct er
 	return 0;
 }
 
+/* The front door may have found it already, to pull what is missing. */
+static int prepare_image(const struct request *r, struct prepared *p, struct err *e)
+{
+	if (p->image.asked != r->image && image_find(r, &p->image, e) < 0)
+		return -1;
+	return image_root(p, e) < 0 || image_command(r, p, e) < 0 ? -1 : 0;
+}
+
 static int prepare_root(const struct request *r, struct prepared *p, struct err *e)
 {
 	struct box_spec *s = &p->spec;
@@ -193,6 +201,14 @@ static int prepare_root(const struct request *r, struct prepared *p, struct err 
 	if (r->rootfs && r->image)
 		return err_set(e, ERR_USAGE,
 			       "--image and --rootfs contradict each other: leave one out");
+	if (image_wanted(r))
+		return prepare_image(r, p, e);
+	image_drop(&p->image);
+	if (r->entrypoint || r->platform)
+		return err_set(
+			e, ERR_USAGE,
+			"--%s needs an image: the host's own programs and a directory have none",
+			r->entrypoint ? "entrypoint" : "platform");
 	if (r->rootfs) {
 		if (mount_check_rootfs(&p->mounts, r->rootfs, &p->rootfs, e) < 0)
 			return err_at(e, STAGE_IMAGE);
@@ -200,11 +216,6 @@ static int prepare_root(const struct request *r, struct prepared *p, struct err 
 					   .name = r->rootfs,
 					   .dir = p->rootfs.src };
 		s->root_check = &p->rootfs;
-	} else if (r->image && strcmp(r->image, "host") != 0) {
-		err_set(e, ERR_MISSING,
-			"--image %s: this version runs `host` and root file system directories (--rootfs DIR)",
-			r->image);
-		return err_at(e, STAGE_IMAGE);
 	}
 	return 0;
 }
@@ -223,6 +234,10 @@ static int prepare_cwd(const struct request *r, struct prepared *p, struct err *
 	char clean[4096];
 
 	p->spec.cwd = r->workspace ? MOUNT_WORKSPACE : p->spec.home;
+	if (!r->workspace && p->image.asked && p->image.record.workdir[0])
+		p->spec.cwd = p->image.record.workdir;
+	/* Docker makes it as well, whoever has named it. */
+	p->spec.make_cwd = p->image.asked != NULL;
 	if (!r->cwd)
 		return 0;
 	if (path_normalise(r->cwd, clean, e) < 0)
@@ -255,6 +270,7 @@ static int prepare(const struct request *r, struct prepared *p, struct err *e)
 
 	memset(s, 0, sizeof(*s));
 	p->n_env = p->n_notes = p->n_kept = 0;
+	p->user[0] = '\0';
 	s->argv = r->argv;
 	s->hostname = "cloche";
 	if (mount_check_init(&p->mounts, e) < 0 || prepare_profile(r, s, e) < 0 ||

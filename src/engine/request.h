@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "box/mount_check.h"
 #include "box/spec.h"
+#include "engine/image.h"
 #include "image/host.h"
 
 #define REQUEST_MANY 64
@@ -21,11 +22,13 @@ struct request_list {
 
 struct request {
 	const char *image, *rootfs, *workspace, *cwd, *user, *apparmor, *profile, *network, *proc;
+	const char *entrypoint; /* "": none, whatever the image says; NULL: not given */
+	const char *platform;	/* of the image; NULL: any */
 	struct request_list volumes, tmpfs, env, env_files, devices, cap_add, cap_drop, ulimits,
 		rules;
 	struct box_limits limits; /* request_defaults first */
 	bool read_only, tty, interactive, git;
-	char *const *argv;
+	char *const *argv; /* may be empty where an image has a command of its own */
 };
 
 enum { ENV_FILE_MAX = 1 << 20 };
@@ -36,10 +39,13 @@ struct env_text {
 	char text[ENV_FILE_MAX];
 };
 
-/* What a spec points into. Large: keep it static. */
+/* What a spec points into. Large: keep it static, and zeroed before the first use. */
 struct prepared {
 	struct box_spec spec;
 	struct image_host host;
+	struct image_use image;
+	uint64_t pull_us; /* how long the image was pulled; UINT64_MAX: it was not */
+	char user[33]; /* its name in the image, or "" */
 	struct mount_check mounts;
 	struct box_mount rootfs;
 	const char *env[BOX_ENV_MAX + 1];

@@ -327,7 +327,7 @@ static int landlock_abi(struct err *e)
 		return abi;
 	return err_set(
 		e, ERR_MISSING,
-		"images are read behind Landlock, and this kernel %s; fix: a kernel from 5.19 on with landlock in its lsm= list, and an outer filter that lets it through",
+		"images are read behind Landlock, and this kernel %s; fix: one from 5.19 on, lsm=landlock,..., and no outer filter against it",
 		abi == 1 ? "has only its first version" : "has none");
 }
 

@@ -194,11 +194,8 @@ static void add_java(struct image_host *h)
 
 /* With the host's network the host's resolver: its settings are copied, since the file is a link
  * into /run as often as not. */
-static void add_network(struct image_host *h, bool network)
+static void add_resolver(struct image_host *h, bool network)
 {
-	static const char *const names[] = { "/etc/services", "/etc/protocols" };
-	struct stat st;
-
 	if (!network) {
 		add_file(h, "etc/resolv.conf", "# no resolver: this box has no network\n");
 		return;
@@ -206,6 +203,13 @@ static void add_network(struct image_host *h, bool network)
 	if (fd_read_file_at(AT_FDCWD, "/etc/resolv.conf", h->resolver, sizeof(h->resolver) - 1) < 0)
 		h->resolver[0] = '\0';
 	add_file(h, "etc/resolv.conf", h->resolver);
+}
+
+static void add_services(struct image_host *h)
+{
+	static const char *const names[] = { "/etc/services", "/etc/protocols" };
+	struct stat st;
+
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (lstat(names[i], &st) == 0 && S_ISREG(st.st_mode))
 			add(h, ROOTFS_ENTRY_BIND, names[i] + 1, names[i], 0, 0);
@@ -227,6 +231,17 @@ static void add_links(struct image_host *h)
 	add(h, ROOTFS_ENTRY_LINK, "var/run", "/run", 0, 0);
 }
 
+void image_host_names(struct image_host *h, mode_t etc, bool network, struct rootfs *root)
+{
+	h->n = h->used = 0;
+	add(h, ROOTFS_ENTRY_DIR, "etc", NULL, 0, etc);
+	add_file(h, "etc/hosts", hosts);
+	add_file(h, "etc/hostname", "cloche\n");
+	add_resolver(h, network);
+	root->entries = h->entries;
+	root->n_entries = h->n;
+}
+
 int image_host(struct image_host *h, uid_t uid, gid_t gid, bool network, struct rootfs *ret,
 	       struct err *e)
 {
@@ -237,7 +252,9 @@ int image_host(struct image_host *h, uid_t uid, gid_t gid, bool network, struct 
 	add_accounts(h, uid, gid);
 	add_file(h, "etc/hosts", hosts);
 	add_file(h, "etc/nsswitch.conf", nsswitch);
-	add_network(h, network);
+	add_resolver(h, network);
+	if (network)
+		add_services(h);
 	add_host_etc(h);
 	add_java(h);
 	add_links(h);

@@ -22,6 +22,9 @@ struct image_host {
  * service names come along. */
 int image_host(struct image_host *store, uid_t uid, gid_t gid, bool network, struct rootfs *ret,
 	       struct err *e);
+/* What any other root gets of this into its /etc, of that mode: hosts, hostname and resolv.conf, in
+ * place of what it has there. Furnishes `store`. */
+void image_host_names(struct image_host *store, mode_t etc, bool network, struct rootfs *root);
 /* "root", "user", "nobody" of the synthesised /etc/passwd. 0, or -1 when there is no such name. */
 int image_host_user(const char *name, uid_t *ret_uid, gid_t *ret_gid);
 /* HOME of a uid in the host image. */

@@ -184,6 +184,7 @@ static int ask(struct layer *l, struct err *e)
 static int check(struct layer *l, struct err *e)
 {
 	char digest[IMG_DIGEST_LEN + 1];
+	struct err why;
 	int r;
 
 	if (img_sha256_sofar(&l->sum, digest, e) < 0)
@@ -197,14 +198,12 @@ static int check(struct layer *l, struct err *e)
 	if (l->left_over)
 		return restart(l, e) < 0 ? -1 : ask(l, e);
 	/* Another mirror may do better. */
-	l->fetch.x.outcome = IMG_PERMANENT;
-	err_set(&l->fetch.x.err, ERR_REFUSED,
+	err_set(&why, ERR_REFUSED,
 		"the registry sends bytes with the digest %.19s... instead; fix: if it is a proxy's or mirror's fault, pull without it",
 		digest);
 	if (restart(l, e) < 0)
 		return -1;
-	l->fetch.x.sink_failed = false;
-	r = img_fetch_next(&l->fetch, false, e);
+	r = img_fetch_reject(&l->fetch, &why, e);
 	if (r < 0) {
 		struct err ignored;
 
@@ -282,8 +281,9 @@ static int unpack(struct pull *p, struct layer *l, struct err *e)
 	memset(&o, 0, sizeof(o));
 	o.max_in = l->blob->size;
 	o.limits = img_unpack_default;
-	o.keep_owners = geteuid() == 0;
-	o.open_end = true; /* its digests are compared */
+	/* Root's too are all of the caller: a box has one id, and what is anybody else's it could
+	 * neither enter nor, with all capabilities of its own, change. */
+	o.keep_owners = false;
 	o.n_lowers = p->n_stack;
 	for (size_t i = 0; i < p->n_stack; i++)
 		memcpy(o.lowers[i], p->stack[p->n_stack - 1 - i].name, sizeof(o.lowers[i]));

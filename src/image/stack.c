@@ -174,7 +174,6 @@ int img_stack_start(struct img_stack *st, const struct img_unpack_server *server
 	struct img_unpack_order o = { .max_in = max_in,
 				      .limits = img_unpack_default,
 				      .keep_owners = st->keep_owners,
-				      .open_end = true, /* its diff id is compared */
 				      .n_lowers = st->n };
 
 	for (size_t i = 0; i < st->n; i++)

@@ -37,10 +37,10 @@ extern const struct img_unpack_limits img_unpack_default;
 struct img_unpack_how {
 	struct img_unpack_limits limits;
 	bool keep_owners;
-	bool open_end;	   /* see tar_open_end */
 	const int *lowers; /* directories of the layers below, topmost first, as unpacked here; they
 			      stay the caller's. None: the layer has to stand by itself */
 	size_t n_lowers;
+	bool lax_end; /* as tar_lax_end: the caller compares the archive's digest */
 };
 
 /* What was done, and what was left out. */

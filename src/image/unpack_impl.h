@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "base/layers.h"
 #include "image/unpack.h"
 
 #define UNPACK_DEPTH_MAX 256
@@ -64,9 +65,7 @@ void unpack_dirs_free(struct unpack *u);
 
 /* What stands at a path of the stack of layers. */
 struct unpack_found {
-	int dir; /* the directory it is in; the caller closes it */
-	char name[NAME_MAX + 1];
-	struct stat st;
+	struct layers_found at;
 	bool lower; /* not in this layer */
 };
 

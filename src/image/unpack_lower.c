@@ -16,7 +16,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -24,57 +23,22 @@
 
 #define LINKS_MAX 40
 
-static bool is_opaque(int dir)
-{
-	char v[2];
-
-	return fgetxattr(dir, "user.overlay.opaque", v, sizeof(v)) == 1 && v[0] == 'y';
-}
-
-/* Looks for `path` in one layer. 1: found, and *ret is filled; 0: the next layer may have it; 2:
- * nothing, and the layers below do not count either; -1. */
-static int find_in(int root, const char *path, struct unpack_found *ret, struct err *e)
-{
-	_cleanup_fd_ int at = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	bool hides = false;
-	size_t n;
-
-	for (;; path += n + (path[n] == '/')) {
-		int next;
-
-		if (at < 0)
-			return err_sys(e, "open a directory below this layer");
-		hides = hides || is_opaque(at);
-		n = strcspn(path, "/");
-		memcpy(ret->name, path, n); /* a part of a normalised name: NAME_MAX at most */
-		ret->name[n] = '\0';
-		if (fstatat(at, ret->name, &ret->st, AT_SYMLINK_NOFOLLOW) < 0)
-			return errno == ENOENT ? (hides ? 2 : 0) : err_sys(e, "stat");
-		if (S_ISCHR(ret->st.st_mode))
-			return 2;
-		if (!path[n])
-			break;
-		if (!S_ISDIR(ret->st.st_mode))
-			return 2;
-		next = openat(at, ret->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		fd_close(&at);
-		at = next;
-	}
-	ret->dir = fd_steal(&at);
-	return 1;
-}
-
 int unpack_find(const struct unpack *u, const char *path, struct unpack_found *ret, struct err *e)
 {
 	size_t n = u->done.opaque_root ? 0 : u->how->n_lowers;
-	int r = find_in(u->root, path, ret, e);
+	struct layers_found f;
+	int r = layers_find_in(u->root, path, &f);
 
 	ret->lower = false;
 	for (size_t i = 0; r == 0 && i < n; i++) {
-		r = find_in(u->how->lowers[i], path, ret, e);
+		r = layers_find_in(u->how->lowers[i], path, &f);
 		ret->lower = true;
 	}
-	return r == 2 ? 0 : r;
+	if (r < 0)
+		return err_sys(e, "look for it in the layers below");
+	if (r == 1)
+		ret->at = f;
+	return r == 1;
 }
 
 /* `rest` becomes the link's text, and what was left. */
@@ -82,7 +46,7 @@ static int follow(const struct unpack_found *f, char done[TAR_PATH_CAP], char re
 		  const char *left, struct err *e)
 {
 	char text[TAR_PATH_CAP];
-	ssize_t n = readlinkat(f->dir, f->name, text, sizeof(text) - 1);
+	ssize_t n = readlinkat(f->at.dir, f->at.name, text, sizeof(text) - 1);
 
 	if (n < 0)
 		return err_sys(e, "readlink");
@@ -121,23 +85,23 @@ static void up(char *done)
 static int advance(struct unpack *u, char done[TAR_PATH_CAP], char rest[TAR_PATH_CAP],
 		   const char *part, size_t n, struct err *e)
 {
-	struct unpack_found f = { .dir = -1 };
+	struct unpack_found f = { .at.dir = -1 };
 	int r;
 
 	if (append(done, part, n, e) < 0)
 		return -1;
 	r = unpack_find(u, done, &f, e);
 	/* A link of this layer is refused by the walk, which names it. */
-	if (r == 1 && f.lower && S_ISLNK(f.st.st_mode)) {
+	if (r == 1 && f.lower && S_ISLNK(f.at.st.st_mode)) {
 		up(done);
 		u->done.borrowed++;
 		r = follow(&f, done, rest, part + n + (part[n] == '/'), e) < 0 ? -1 : 1;
-	} else if (r == 1 && f.lower && !S_ISDIR(f.st.st_mode)) {
+	} else if (r == 1 && f.lower && !S_ISDIR(f.at.st.st_mode)) {
 		r = err_set(e, ERR_REFUSED, "it is below what a layer below gives as a file");
 	} else if (r == 1) {
 		r = 0;
 	}
-	fd_close(&f.dir);
+	fd_close(&f.at.dir);
 	return r;
 }
 
@@ -169,23 +133,23 @@ int unpack_resolve(struct unpack *u, const char *dir, char ret[TAR_PATH_CAP], st
 int unpack_implied(struct unpack *u, const char *path, struct err *e)
 {
 	struct tar_entry *en = &u->implied;
-	struct unpack_found f = { .dir = -1 };
+	struct unpack_found f = { .at.dir = -1 };
 	int r = unpack_find(u, path, &f, e);
 
 	en->mode = 0755;
 	en->uid = en->gid = 0;
 	en->mtime = 0;
 	en->mtime_ns = 0;
-	if (r == 1 && S_ISDIR(f.st.st_mode)) {
-		en->mode = f.st.st_mode & 07777;
-		en->uid = f.st.st_uid;
-		en->gid = f.st.st_gid;
-		en->mtime = f.st.st_mtim.tv_sec;
-		en->mtime_ns = (uint32_t)f.st.st_mtim.tv_nsec;
+	if (r == 1 && S_ISDIR(f.at.st.st_mode)) {
+		en->mode = f.at.st.st_mode & 07777;
+		en->uid = f.at.st.st_uid;
+		en->gid = f.at.st.st_gid;
+		en->mtime = f.at.st.st_mtim.tv_sec;
+		en->mtime_ns = (uint32_t)f.at.st.st_mtim.tv_nsec;
 	}
 	/* Over other layers it may be another directory. */
 	u->done.borrowed += !u->done.opaque_root;
-	fd_close(&f.dir);
+	fd_close(&f.at.dir);
 	return r < 0 ? -1 : 0;
 }
 
@@ -214,8 +178,8 @@ static int copy_content(struct unpack *u, int from, int to, struct err *e)
 static int copy_file(struct unpack *u, const struct unpack_found *f, int dir, const char *name,
 		     struct err *e)
 {
-	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, f->st.st_mtim };
-	_cleanup_fd_ int from = openat(f->dir, f->name,
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, f->at.st.st_mtim };
+	_cleanup_fd_ int from = openat(f->at.dir, f->at.name,
 				       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
 			 to = -1;
 
@@ -226,24 +190,24 @@ static int copy_file(struct unpack *u, const struct unpack_found *f, int dir, co
 		return err_sys(e, "create");
 	if (copy_content(u, from, to, e) < 0)
 		return -1;
-	if (u->how->keep_owners && fchown(to, f->st.st_uid, f->st.st_gid) < 0)
+	if (u->how->keep_owners && fchown(to, f->at.st.st_uid, f->at.st.st_gid) < 0)
 		return err_sys(e, "chown");
-	if (fchmod(to, f->st.st_mode & 0777) < 0 || futimens(to, times) < 0)
+	if (fchmod(to, f->at.st.st_mode & 0777) < 0 || futimens(to, times) < 0)
 		return err_sys(e, "chmod");
 	return 0;
 }
 
 int unpack_borrow(struct unpack *u, const char *target, int dir, const char *name, struct err *e)
 {
-	struct unpack_found f = { .dir = -1 };
+	struct unpack_found f = { .at.dir = -1 };
 	int r = unpack_find(u, target, &f, e);
 
-	if (r == 1 && f.lower && S_ISREG(f.st.st_mode)) {
+	if (r == 1 && f.lower && S_ISREG(f.at.st.st_mode)) {
 		u->done.borrowed++;
 		r = unpack_remove(dir, name, e) < 0 || copy_file(u, &f, dir, name, e) < 0 ? -1 : 1;
 	} else if (r == 1) {
 		r = 0;
 	}
-	fd_close(&f.dir);
+	fd_close(&f.at.dir);
 	return r;
 }

@@ -18,7 +18,7 @@ struct img_unpack_server {
 struct img_unpack_order {
 	uint64_t max_in;
 	struct img_unpack_limits limits;
-	bool keep_owners, open_end;
+	bool keep_owners;
 	size_t n_lowers;
 	char lowers[IMG_STACK_MAX][IMG_LAYER_NAME];
 };

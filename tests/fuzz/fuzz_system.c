@@ -12,6 +12,7 @@
 #include "base/mountinfo.h"
 #include "box/limits_rungs.h"
 #include "box/views.h"
+#include "engine/accounts.h"
 #include "engine/ids.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -37,16 +38,18 @@ static void read_mountinfo(const char *text, size_t size)
 
 static void read_passwd(const char *text)
 {
-	char home[32] = "";
-	uid_t uid = 7;
+	struct account a = { .uid = 7, .gid = 7 };
 	gid_t gid = 7;
 
-	if (ids_passwd(text, "node", &uid, &gid, home, sizeof(home)) < 0) {
-		if (uid != 7 || gid != 7 || home[0])
+	if (account_by_name(text, "node", &a) < 0 && account_by_id(text, 1000, &a) < 0) {
+		if (a.uid != 7 || a.gid != 7 || a.home[0] || a.name[0])
 			abort();
-	} else if ((home[0] && home[0] != '/') || strchr(home, ':') || strchr(home, '\n') || uid == (uid_t)-1 || gid == (gid_t)-1) {
+	} else if ((a.home[0] && a.home[0] != '/') || strpbrk(a.home, ":\n") || strpbrk(a.name, ":\n") || a.uid == (uid_t)-1 ||
+		   a.gid == (gid_t)-1) {
 		abort();
 	}
+	if (account_group(text, "node", &gid) < 0 ? gid != 7 : gid == (gid_t)-1)
+		abort();
 }
 
 static void cut_views(char *text, size_t size, unsigned cpus)

@@ -20,6 +20,10 @@ NOT_RUN = {
     "cloche run --rootfs ./rootfs -it -- sh": "waits for somebody to type",
     "cloche doctor --fix": "changes the machine",
     "cloche doctor --online": "needs a network",
+    "cloche run --image python:3.12-slim -- python3 -c 'print(1)'": "needs a network",
+    "cloche pull python:3.12-slim": "needs a network",
+    "cloche pull --ca-file /etc/ssl/ours.pem registry.example.com/team/app:1.4": "needs a network",
+    "cloche pull --mirror mirror.example.com debian:12": "needs a network",
 }
 
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import pathlib
 import re
+import shutil
 
 
 def sha(*parts):
@@ -68,6 +69,31 @@ class Store:
         (self.top / "names" / ref.replace("/", "+").replace(":", "=")).write_text(
             line("format", "1") + line("ref", ref) + line("id", "sha256:" + hexa) + line("manifest", says.get("manifest", "")) + line("when", "1"))
         return "sha256:" + hexa
+
+
+APPLETS = "sh ls cat id env pwd true false mount touch rm sleep mkdir echo readlink find grep stat hostname rmdir mv wc sort test kill".split()
+
+
+def busybox(d, passwd="root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1001::/home/node:/bin/sh\n", group="root:x:0:\nstaff:x:50:\n"):
+    """A layer to run on: busybox, accounts, /tmp and /root."""
+    for name, mode in (("bin", 0o755), ("etc", 0o755), ("root", 0o700), ("tmp", 0o1777)):
+        (d / name).mkdir()
+        (d / name).chmod(mode)
+    shutil.copy("/bin/busybox", d / "bin" / "busybox")
+    for name in APPLETS:
+        (d / "bin" / name).symlink_to("busybox")
+    (d / "etc" / "passwd").write_text(passwd)
+    (d / "etc" / "group").write_text(group)
+
+
+def files(**content):
+    """A fill that writes these: files(a="x", b__c="y") makes a and b/c."""
+    def fill(d):
+        for name, text in content.items():
+            path = d / name.replace("__", "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return fill
 
 
 def whiteout(path):

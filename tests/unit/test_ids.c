@@ -190,7 +190,7 @@ START_TEST(users_of_a_directory)
 		fresh();
 		rq.rootfs = root;
 		rq.user = none[i];
-		refused(ERR_USAGE, STAGE_SPEC, "no such user");
+		refused(ERR_USAGE, STAGE_SPEC, strchr(none[i], ':') ? "no such group" : "no such user");
 	}
 	unlink(file_put("root/etc/passwd", "", 0));
 	rq.user = "root";

@@ -209,7 +209,7 @@ static void teardown(void)
 }
 
 static const char *const top[] = { "exit_code", "signal", "stdout", "stderr", "fault", "duration_ms", "truncated", "stdout_cut", "stderr_cut", "usage",
-				   "limits", "events", "denied", "notes" };
+				   "limits", "image", "events", "denied", "notes" };
 
 START_TEST(every_field_is_there)
 {

@@ -147,6 +147,55 @@ START_TEST(a_directory_as_root)
 	/* What the root brought as /dev stays below ours. */
 	ck_assert_int_lt(find(OP_TMPFS, "dev"), find(OP_FILE, "dev/null"));
 	ck_assert_int_ge(find(OP_TMPFS, "dev"), 0);
+	/* And no link of its own is in the way of what we mount. */
+	ck_assert(must(OP_DIR, "dev")->laid && must(OP_DIR, "proc")->laid && !must(OP_DIR, "dev/pts")->laid);
+	ck_assert_str_eq(plan.lowers, ".");
+}
+END_TEST
+
+START_TEST(an_image_as_root)
+{
+	static const struct rootfs_entry ours[] = {
+		{ ROOTFS_ENTRY_DIR, "etc", NULL, 0, 0755 },
+		{ ROOTFS_ENTRY_FILE, "etc/hosts", "127.0.0.1 localhost\n", 20, 0644 },
+	};
+	const struct box_mount check = { .src = "/srv/layers" };
+	char db[] = "/var/lib/db", mine[] = "/mine", *volumes[] = { db, mine, NULL };
+	_cleanup_buf_ struct buf out;
+
+	spec.root = (struct rootfs){ .kind = ROOTFS_LAYERS, .name = "img", .dir = "/srv/layers", .lowers = "d1:d0",
+				     .entries = ours, .n_entries = 2 };
+	spec.root_check = &check;
+	spec.cwd = "/app";
+	spec.make_cwd = true;
+	spec.volumes = volumes;
+	mount_add(BOX_MOUNT_DIR, "/srv/rw", "/mine", true);
+	for (int ro = 0; ro < 2; ro++) {
+		spec.read_only = ro;
+		build();
+		check_plan();
+		ck_assert(plan.root_overlay);
+		ck_assert_str_eq(plan.lowers, "d1:d0");
+		ck_assert_ptr_eq(plan.sources[0].check, &check);
+		for (unsigned i = 0; i < plan.n_ops; i++)
+			ck_assert(!plan.ops[i].ready && !(plan.ops[i].laid && plan.ops[i].strange));
+		ck_assert(must(OP_DIR, "etc")->laid && must(OP_FILE, "etc/hosts")->laid);
+		ck_assert(must(OP_DIR, "app")->strange && must(OP_DIR, "var/lib/db")->strange);
+		/* Writable are the image's own places; what the caller mounts there is the caller's. Made so before that is mounted. */
+		ck_assert_int_eq(find(OP_WRITABLE, "var/lib/db") >= 0, ro);
+		ck_assert_int_eq(find(OP_WRITABLE, "home/user") >= 0, ro);
+		ck_assert_int_eq(find(OP_WRITABLE, "tmp") >= 0, ro);
+		ck_assert_int_eq(find(OP_WRITABLE, "run") >= 0, ro);
+		ck_assert_int_lt(find(OP_WRITABLE, "mine"), 0);
+		ck_assert_int_lt(find(OP_WRITABLE, "var/lib/db"), find(OP_BIND, "mine"));
+		ck_assert_int_eq(plan.root_readonly, ro);
+		ck_assert_int_lt(find(OP_TMPFS, "tmp"), 0);
+	}
+	buf_init(&out, 1 << 20);
+	plan_print(&plan, &spec, &out);
+	ck_assert_ptr_nonnull(strstr(out.data, "over the image's layers"));
+	ck_assert_ptr_nonnull(strstr(out.data, "layer      d1\nlayer      d0\n"));
+	ck_assert_ptr_nonnull(strstr(out.data, "writable   /var/lib/db\n"));
 }
 END_TEST
 
@@ -449,6 +498,7 @@ static void fill(TCase *tc)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, the_root);
 	tcase_add_test(tc, a_directory_as_root);
+	tcase_add_test(tc, an_image_as_root);
 	tcase_add_test(tc, devices);
 	tcase_add_test(tc, devices_asked_for);
 	tcase_add_test(tc, proc_is_masked);

@@ -220,7 +220,14 @@ START_TEST(roots)
 	ck_assert_int_eq(e.stage, STAGE_IMAGE);
 	fresh();
 	rq.image = "debian\n:12";
-	refused(ERR_MISSING, STAGE_IMAGE, "--image debian?:12: this version runs `host`");
+	refused(ERR_USAGE, STAGE_SPEC, "--image: image debian?:12: ");
+	fresh();
+	rq.entrypoint = "x";
+	refused(ERR_USAGE, STAGE_SPEC, "--entrypoint needs an image");
+	fresh();
+	rq.platform = "linux/arm64";
+	rq.rootfs = dir;
+	refused(ERR_USAGE, STAGE_SPEC, "--platform needs an image");
 }
 END_TEST
 

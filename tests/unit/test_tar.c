@@ -439,31 +439,30 @@ START_TEST(test_cut)
 }
 END_TEST
 
-/* Where a digest vouches for the length, the marker and the last padding may be missing, and nothing else. */
-START_TEST(test_open_end)
+/* Where the digest is known, an archive may end behind an entry's last byte, and nowhere else. */
+START_TEST(test_lax_end)
 {
-	size_t header = 512, whole;
+	size_t a, b, whole;
 
-	tar_file(&made, "a", 0644, "12345");
-	tar_file(&made, "b", 0644, "67");
-	whole = made.n;
+	tar_pax_one(&made, "uid", "7");
+	tar_file(&made, "a", 0644, "hello");
+	a = made.n;
+	tar_long(&made, 'L', "b");
+	tar_file(&made, "b", 0644, "");
+	b = made.n;
+	whole = made.n + 512;
+	tar_end(&made);
 	for (made.n = 0; made.n <= whole; made.n++) {
-		size_t at = made.n % 1024;
-		bool fine = at == 0 || (made.n < 1024 ? at == header + 5 : at == header + 2);
+		bool fine = (made.n > a - 512 + 4 && made.n <= a) || made.n == b || made.n == whole;
 		int r;
 
-		start(whole);
-		tar_open_end(t);
+		start(made.n);
+		tar_lax_end(t);
 		do
 			r = tar_next(t, &en, &e);
 		while (r == 0 && en);
-		ck_assert_msg((r == 0) == fine, "%zu bytes", made.n);
+		ck_assert_msg(r == (fine ? 0 : -1), "%zu bytes: %d", made.n, r);
 	}
-	made.n = whole;
-	start(whole);
-	next_is(TAR_FILE, "a");
-	next_is(TAR_FILE, "b");
-	ck_assert_int_eq(tar_next(t, &en, &e), -1); /* nobody vouched */
 }
 END_TEST
 
@@ -493,11 +492,11 @@ static void fill(TCase *tc)
 	tcase_add_checked_fixture(tc, NULL, teardown);
 	tcase_add_loop_test(tc, test_plain, 0, 6);
 	tcase_add_test(tc, test_dialects);
-	tcase_add_test(tc, test_open_end);
 	tcase_add_loop_test(tc, test_large, 0, 6);
 	tcase_add_test(tc, test_sparse);
 	tcase_add_loop_test(tc, test_bad, 0, sizeof(bad) / sizeof(*bad));
 	tcase_add_test(tc, test_cut);
+	tcase_add_test(tc, test_lax_end);
 	tcase_add_test(tc, test_source_fails);
 }
 

@@ -166,7 +166,7 @@ static void make_archive(const char *lines)
 static int unpack(const struct img_unpack_limits *limits, bool keep_owners)
 {
 	struct tar_source source = { tar_serve, &made };
-	struct img_unpack_how how = { .limits = *limits, .keep_owners = keep_owners, .lowers = lowers, .n_lowers = n_lowers };
+	struct img_unpack_how how = { *limits, keep_owners, lowers, n_lowers };
 
 	made.served = 0;
 	return img_unpack(layerfd, &source, &how, &done, &e);

@@ -1,0 +1,11 @@
+/* The image of `cloche run`: found in the store, or pulled into it first. */
+#pragma once
+
+#include "cli/run_opts.h"
+#include "engine/image.h"
+
+/* Finds what the options ask for, if they ask for an image, and holds it in *u. Pulling is done by
+ * cloche-image, on a budget of its own and before any of the box's clocks: *ret_pull_us is how long
+ * it took, UINT64_MAX when nothing was pulled. -1 with stage image. */
+int run_image(const struct run_options *o, struct image_use *u, uint64_t *ret_pull_us,
+	      struct err *e);
