@@ -166,7 +166,7 @@ ROWS = {
     "no end": Hostile([head("a", size=5) + padded(b"xxxxx") + head("b", size=5) + b"yyyyy"], {"a": b"xxxxx", "b": b"yyyyy"}),
     "no end behind a header of a header": Hostile([pax((b"path", b"a"))], refuse="cut short"),
     "cut in a file": Hostile([head("a", size=5000) + b"x" * 1024], refuse="in the middle"),
-    "empty": Hostile([GIVEN, b""], {"f": b"below"}),
+    "empty": Hostile([b""], refuse="cut short"),
     "no tar": Hostile([b"#!/bin/sh\nexit 0\n" * 100], refuse="no tar archive"),
     "a checksum is wrong": Hostile([head("a")[:148] + b"000000\0 " + head("a")[156:] + END], refuse="wrong checksum"),
     "zeros as tar pads": Hostile([tar(entry("a", "x")) + b"\0" * (1 << 20)], {"a": b"x"}),
