@@ -504,7 +504,8 @@ def test_a_bar_on_a_terminal(user, made, faulty):
     ref = faulty.serve(made, "team/x:1")
     faulty.pause, faulty.piece = 0.05, 20000
     ours, theirs = pty.openpty()
-    p = subprocess.Popen([boxlib.CLOCHE, "pull", *faulty.trust, ref], env={**boxlib.base_env(), **user.env}, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs)
+    p = subprocess.Popen([boxlib.CLOCHE, "pull", *faulty.trust, ref], env={**boxlib.base_env(), **user.env}, stdin=theirs, stdout=subprocess.PIPE,
+                         stderr=theirs)
     os.close(theirs)
     seen = b""
     while True:
