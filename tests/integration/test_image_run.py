@@ -193,6 +193,10 @@ def test_not_there(store, base, run):
         assert r.rc == rc and says in r.err and r.err.count(b"\n") == 1, r
     o = run("--image", "gone", "--pull", "never", "--", "true", json=True).o
     assert (o.fault_type, o.fault["stage"], o["image"]) == ("startup_failed", "image", None)
+    low = store.layer(lambda d: [(d / "foreign").write_bytes(b"\x7fELF" + bytes(60)), (d / "foreign").chmod(0o755)])
+    store.image("here", [base, low], arch="s390x")
+    r = run("--image", "here", "--", "/foreign")
+    assert r.rc == 126 and re.search(rb"note: the image is for linux/s390x, this machine is linux/(amd64|arm64)\n", r.err), r
     # Where there is no store, none is made.
     nowhere = store.home / "nowhere"
     r = boxlib.box("--image", "gone", "--pull", "never", "--", "true", env={"CLOCHE_HOME": str(nowhere)}, json=False)
