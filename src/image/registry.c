@@ -143,22 +143,22 @@ static int refusal(const struct img_fetch *f, struct err *e)
 			       host, status);
 	if (status == 404)
 		return err_set(e, ERR_REFUSED,
-			       "%s does not have it%s; fix: check the name and the tag", host,
+			       "%s does not have it (404)%s; fix: check the name and the tag", host,
 			       words);
 	if ((status == 401 || status == 403) && end->auth.kind != IMG_AUTH_NONE)
 		return err_set(
 			e, ERR_REFUSED,
-			"%s refuses the credentials it was shown%s; fix: check the name, and log in again (docker login %s)",
-			host, words, host);
+			"%s refuses the credentials it was shown (%ld)%s; fix: check the name, and log in again (docker login %s)",
+			host, status, words, host);
 	if (status == 401 || status == 403)
 		return err_set(
 			e, ERR_REFUSED,
-			"%s refuses it to somebody without a login, or does not have it%s; fix: check the name, or log in (docker login %s, or REGISTRY_AUTH_FILE)",
-			host, words, host);
+			"%s refuses it without a login, or does not have it (%ld)%s; fix: check the name, or log in (docker login %s)",
+			host, status, words, host);
 	if (status == 429)
 		return err_set(
 			e, ERR_REFUSED,
-			"%s answers \"too many requests\"%s; fix: wait%s, log in for a higher limit, or use a mirror (--mirror)",
+			"%s answers \"too many requests\" (429)%s; fix: wait%s, log in for a higher limit, or use a mirror (--mirror)",
 			host, words, f->x.retry_after ? " as long as it asks" : "");
 	return err_set(e, ERR_REFUSED, "%s answers with status %ld%s", host, status, words);
 }

@@ -183,7 +183,9 @@ int img_draft_new(const struct img_store *s, struct img_draft *ret, struct err *
 		if (d.fd < 0 && errno != EEXIST && errno != EWOULDBLOCK && errno != ENOENT)
 			return err_sys(e, "can't make a draft in the store of images");
 	}
-	if (mkdirat(d.fd, IMG_DRAFT_TREE, 0700) == 0)
+	/* What a directory is that no archive names. */
+	if (mkdirat(d.fd, IMG_DRAFT_TREE, 0700) == 0 &&
+	    fchmodat(d.fd, IMG_DRAFT_TREE, 0755, 0) == 0)
 		d.tree = store_hold(d.fd, IMG_DRAFT_TREE, LOCK_SH);
 	if (d.tree < 0) {
 		err_sys(e, "can't make a draft in the store of images");

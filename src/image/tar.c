@@ -344,15 +344,28 @@ static int take_tail(struct tar *t, struct err *e)
 	return r;
 }
 
+/* What is left of the entry. 1: where only padding was left, the source has ended. */
 static int skip(struct tar *t, struct err *e)
 {
-	uint64_t n = t->stored + t->padding;
+	uint64_t n = t->stored;
+	unsigned padding = t->padding;
+	int r;
 
 	t->stored = t->padding = 0;
 	for (; n > SIZE_MAX; n -= SIZE_MAX)
 		if (tar_take(t, NULL, SIZE_MAX, e) < 0)
 			return -1;
-	return tar_take(t, NULL, (size_t)n, e);
+	if (tar_take(t, NULL, (size_t)n, e) < 0)
+		return -1;
+	for (; padding > 0; padding--) {
+		r = buffered(t, e);
+		if (r < 0)
+			return -1;
+		if (r == 0)
+			return t->lax_end ? 1 : cut_short(e);
+		t->at++;
+	}
+	return 0;
 }
 
 int tar_next(struct tar *t, const struct tar_entry **ret, struct err *e)
@@ -363,14 +376,21 @@ int tar_next(struct tar *t, const struct tar_entry **ret, struct err *e)
 	*ret = NULL;
 	if (t->ended)
 		return 0;
-	if (skip(t, e) < 0)
-		return -1;
+	r = skip(t, e);
+	if (r != 0) {
+		t->ended = r > 0;
+		return r < 0 ? -1 : 0;
+	}
 	memset(&t->ext, 0, sizeof(t->ext));
 	t->entry.n_xattrs = 0;
 	t->piece = t->n_pieces = 0;
 	t->done = 0;
 	for (;;) {
 		r = buffered(t, e);
+		if (r == 0 && t->lax_end && !t->ext.pax && !t->ext.gnu_path && !t->ext.gnu_link) {
+			t->ended = true;
+			return 0;
+		}
 		if (r == 0)
 			return err_set(e, ERR_REFUSED, "the archive has no end: it was cut short");
 		if (r < 0 || tar_take(t, h, sizeof(h), e) < 0)
@@ -387,6 +407,7 @@ int tar_next(struct tar *t, const struct tar_entry **ret, struct err *e)
 	}
 	if (take_entry(t, h, e) < 0)
 		return -1;
+	t->lax_end = t->lax;
 	*ret = &t->entry;
 	return 0;
 }
@@ -420,6 +441,11 @@ int tar_data(struct tar *t, uint64_t *ret_offset, const void **ret, size_t *ret_
 	t->done += n;
 	t->stored -= n;
 	return 0;
+}
+
+void tar_lax_end(struct tar *t)
+{
+	t->lax = true;
 }
 
 int tar_open(const struct tar_source *source, uint64_t max, struct tar **ret, struct err *e)

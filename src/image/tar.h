@@ -64,6 +64,10 @@ struct tar;
 int tar_open(const struct tar_source *source, uint64_t max, struct tar **ret, struct err *e);
 void tar_free(struct tar **t);
 #define _cleanup_tar_ __attribute__((cleanup(tar_free)))
+/* The archive may end without its end marker, behind an entry's last byte (not before
+ * the first entry): for callers who know the
+ * digest of all of it. Some tools write layers that way (umoci insert), and all read them. */
+void tar_lax_end(struct tar *t);
 /* The next entry, the reader's until the next call; what was not read of the last one is skipped.
  * NULL at the end, when the source has been read to its own end. */
 int tar_next(struct tar *t, const struct tar_entry **ret, struct err *e);

@@ -38,6 +38,7 @@ struct tar {
 	char *meta; /* the bytes of the last x header: attributes point into them */
 
 	bool ended;
+	bool lax, lax_end; /* asked for; and so from the first entry on */
 	struct tar_entry entry;
 	uint8_t buffer[TAR_BUFFER];
 };

@@ -299,6 +299,8 @@ int img_unpack(int dirfd, const struct tar_source *source, const struct img_unpa
 
 	if (tar_open(source, how->limits.archive_bytes, &t, e) < 0)
 		return -1;
+	if (how->lax_end)
+		tar_lax_end(t);
 	mask = umask(0);
 	r = unpack_all(&u, t, e);
 	umask(mask);

@@ -40,6 +40,7 @@ struct img_unpack_how {
 	const int *lowers; /* directories of the layers below, topmost first, as unpacked here; they
 			      stay the caller's. None: the layer has to stand by itself */
 	size_t n_lowers;
+	bool lax_end; /* as tar_lax_end: the caller compares the archive's digest */
 };
 
 /* What was done, and what was left out. */

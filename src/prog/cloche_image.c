@@ -13,6 +13,8 @@ static const struct {
 	int (*run)(int argc, char **argv);
 } verbs[] = {
 	{ "pull", image_pull },
+	{ "load", image_load },
+	{ "import", image_import },
 };
 
 int main(int argc, char **argv)

@@ -161,7 +161,7 @@ ROWS = {
     "a global header names": refused("a global header sets", pax((b"path", b"etc/passwd"), kind=b"g") + head("a")),
     "a global header comments": one(pax((b"comment", b"0123"), kind=b"g") + head("a", size=1) + padded(b"x"), tree={"a": b"x"}),
     "behind the end": refused("something behind the end", entry("a", "x"), END + head("etc/hidden") + END),
-    "no end": Hostile([head("a", size=5) + padded(b"x" * 5)], refuse="cut short"),
+    "no end": Hostile([head("a", size=5) + padded(b"xxxxx")], tree={"a": b"xxxxx"}),  # umoci writes such ones; the digest tells
     "cut in a file": Hostile([head("a", size=5000) + b"x" * 1024], refuse="in the middle"),
     "empty": Hostile([b""], refuse="cut short"),
     "no tar": Hostile([b"#!/bin/sh\nexit 0\n" * 100], refuse="no tar archive"),

@@ -20,7 +20,6 @@ import pathlib
 import re
 import secrets
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
@@ -138,13 +137,10 @@ class Registry(Server):
 
     @staticmethod
     def stop(p):
+        """At once: on SIGTERM it waits for its clients' idle connections, and nobody needs its storage any more."""
         if p.poll() is None:
-            p.send_signal(signal.SIGTERM)
-            try:
-                p.wait(10)
-            except subprocess.TimeoutExpired:
-                p.kill()
-        p.wait()
+            p.kill()
+        p.wait(WAIT)
 
     def push(self, layout, name, form="oci", tag="latest", every=False):
         """Pushes a layout's image with skopeo as `name` (NAME[:TAG]); the full reference. form="v2s2" makes it docker's schema 2; `every`

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -120,6 +121,17 @@ static int make_process(void)
 		_exit(0);
 	return pid < 0 ? errno : ok(waitpid(pid, NULL, 0));
 }
+static void *nothing(void *arg)
+{
+	return arg;
+}
+static int make_thread(void)
+{
+	pthread_t t;
+	int r = pthread_create(&t, NULL, nothing, NULL);
+
+	return r ? r : pthread_join(t, NULL);
+}
 static int make_namespace(void)
 {
 	return ok(unshare(CLONE_NEWUSER));
@@ -159,16 +171,16 @@ static int make_memfd(void)
 	return ok(fd);
 }
 
-enum { UNPACKING = 1, FETCHING = 2 };
+enum { UNPACKING = 1, SERVING = 2, FETCHING = 4, ALL = 7 };
 static const struct {
 	const char *name;
 	int (*probe)(void);
 	int works; /* behind which locks */
 } probes[] = {
-	{ "write inside", write_inside, UNPACKING | FETCHING },
-	{ "whiteout inside", whiteout_inside, UNPACKING | FETCHING },
-	{ "link across directories inside", link_across, UNPACKING | FETCHING },
-	{ "read below", read_below, UNPACKING | FETCHING },
+	{ "write inside", write_inside, ALL },
+	{ "whiteout inside", whiteout_inside, ALL },
+	{ "link across directories inside", link_across, ALL },
+	{ "read below", read_below, ALL },
 	{ "write below", write_below, 0 },
 	{ "make below", make_below, 0 },
 	{ "read outside", read_outside, 0 },
@@ -179,13 +191,14 @@ static const struct {
 	{ "unix socket", unix_socket, FETCHING },
 	{ "socket of another family", packet_socket, 0 },
 	{ "program", run_program, 0 },
-	{ "process", make_process, FETCHING },
+	{ "process", make_process, SERVING },
+	{ "thread", make_thread, SERVING | FETCHING },
 	{ "namespace", make_namespace, 0 },
 	{ "namespace by clone", clone_namespace, 0 },
 	{ "trace", trace_me, 0 },
 	{ "signal", signal_parent, 0 },
 	{ "memory that is code", code_memory, FETCHING },
-	{ "memory", more_memory, UNPACKING | FETCHING },
+	{ "memory", more_memory, ALL },
 	{ "keys", ask_keys, 0 },
 	{ "memfd", make_memfd, 0 },
 };
@@ -193,7 +206,7 @@ static const struct {
 /* In a process of its own: its errno, or 0 when it worked. -1: the lock could not be had. */
 static int try(int (*probe)(void), int lock)
 {
-	const struct img_confine how = { .work = lock == UNPACKING ? IMG_WORK_UNPACK : IMG_WORK_FETCH,
+	const struct img_confine how = { .work = lock == UNPACKING ? IMG_WORK_UNPACK : lock == SERVING ? IMG_WORK_SERVE : IMG_WORK_FETCH,
 					 .writes = &tree,
 					 .n_writes = 1,
 					 .reads = &below,
@@ -269,7 +282,7 @@ START_TEST(only_what_the_work_needs)
 			printf("control: %s: %s\n", probes[i].name, strerror(before));
 		ck_assert(before == 0 || probes[i].probe == make_namespace || probes[i].probe == clone_namespace || probes[i].probe == trace_me ||
 			  probes[i].probe == packet_socket || probes[i].probe == ask_keys);
-		for (int lock = UNPACKING; lock <= FETCHING; lock++) {
+		for (int lock = UNPACKING; lock <= FETCHING; lock *= 2) {
 			int r = try(probes[i].probe, lock);
 
 			ck_assert_msg(r >= 0 && r != 254, "%s: lock %d", probes[i].name, lock);
