@@ -61,6 +61,8 @@ static int take_value(const char **s, char *dst, size_t cap, struct err *e)
 			return bad(e, "has a quotation without an end");
 		if (dst && n + 1 >= cap)
 			return bad(e, "has a parameter that is too long");
+		if (dst && *p == '\t')
+			return bad(e, "has characters that do not belong there");
 		if (dst)
 			dst[n++] = *p;
 	}

@@ -185,6 +185,7 @@ static int get(struct pull *p, const char *kind, const char *what, const char *m
 {
 	static struct img_fetch f; /* large */
 	char has[IMG_DIGEST_LEN + 1];
+	struct err why;
 	int r = -1;
 
 	memset(&f, 0, sizeof(f));
@@ -194,27 +195,33 @@ static int get(struct pull *p, const char *kind, const char *what, const char *m
 	snprintf(f.x.method, sizeof(f.x.method), "%s", method);
 	f.x.accept = strcmp(kind, "manifests") ? NULL : ACCEPT;
 	f.x.body_max = IMG_DOC_MAX;
-	if (img_fetch_run(&f, e) < 0)
+	if (img_fetch_begin(&f, e) < 0)
+		goto out;
+	do {
+		if (img_fetch_go(&f, e) < 0)
+			goto out;
+		if (!ret)
+			break;
+		if (img_sha256_of(f.x.body.data ? f.x.body.data : "", f.x.body.len, has, e) < 0)
+			goto out;
+		if (!*digest || !strcmp(has, digest))
+			break;
+		err_set(&why, ERR_REFUSED,
+			"%s sends something with the digest %.19s... for %.19s...; fix: if it is a proxy's or mirror's fault, pull without it",
+			p->reg.ends[f.end].host, has, digest);
+	} while (img_fetch_reject(&f, &why, e) > 0);
+	if (ret && *digest && strcmp(has, digest) != 0)
 		goto out;
 	if (type)
 		memcpy(type, f.x.type, sizeof(f.x.type));
+	r = 0;
 	if (!ret) {
 		memcpy(digest, f.x.digest, sizeof(f.x.digest));
-		r = 0;
-		goto out;
-	}
-	if (img_sha256_of(f.x.body.data ? f.x.body.data : "", f.x.body.len, has, e) < 0)
-		goto out;
-	if (*digest && strcmp(has, digest) != 0) {
-		err_set(e, ERR_REFUSED,
-			"%s sends something with the digest %.19s... for %.19s...; fix: if it is a proxy's or mirror's fault, pull without it",
-			p->reg.ends[f.end].host, has, digest);
 		goto out;
 	}
 	memcpy(digest, has, sizeof(has));
 	*ret = f.x.body;
 	memset(&f.x.body, 0, sizeof(f.x.body));
-	r = 0;
 out:
 	img_fetch_free(&f);
 	return r;

@@ -184,6 +184,7 @@ static int ask(struct layer *l, struct err *e)
 static int check(struct layer *l, struct err *e)
 {
 	char digest[IMG_DIGEST_LEN + 1];
+	struct err why;
 	int r;
 
 	if (img_sha256_sofar(&l->sum, digest, e) < 0)
@@ -197,14 +198,12 @@ static int check(struct layer *l, struct err *e)
 	if (l->left_over)
 		return restart(l, e) < 0 ? -1 : ask(l, e);
 	/* Another mirror may do better. */
-	l->fetch.x.outcome = IMG_PERMANENT;
-	err_set(&l->fetch.x.err, ERR_REFUSED,
+	err_set(&why, ERR_REFUSED,
 		"the registry sends bytes with the digest %.19s... instead; fix: if it is a proxy's or mirror's fault, pull without it",
 		digest);
 	if (restart(l, e) < 0)
 		return -1;
-	l->fetch.x.sink_failed = false;
-	r = img_fetch_next(&l->fetch, false, e);
+	r = img_fetch_reject(&l->fetch, &why, e);
 	if (r < 0) {
 		struct err ignored;
 

@@ -34,6 +34,7 @@ int img_mirror_parse(const char *text, const char *host, struct img_endpoint *re
 	struct img_endpoint end = { 0 };
 	char whole[2 * IMG_HOST_MAX + IMG_REPO_MAX + 8];
 	struct img_ref ref;
+	bool other = false;
 
 	for (int i = equal ? 0 : 1; i < 2; i++) {
 		const char *part = i == 0 ? text : equal ? equal + 1 : text;
@@ -51,15 +52,17 @@ int img_mirror_parse(const char *text, const char *host, struct img_endpoint *re
 				e, ERR_USAGE,
 				"mirror %.200s: it is written [REGISTRY=]HOST[:PORT][/PATH], with a host that has a dot or a port",
 				text);
-		if (i == 0 && strcmp(ref.host, host) != 0)
-			return 0;
+		if (i == 0)
+			other = strcmp(ref.host, host) != 0;
 		if (i == 1) {
 			memcpy(end.host, ref.host, sizeof(end.host));
 			if (slash)
 				memcpy(end.prefix, ref.repo, sizeof(end.prefix));
 		}
 	}
-	if (!equal && strcmp(host, HUB) != 0)
+	if (!equal)
+		other = strcmp(host, HUB) != 0;
+	if (other)
 		return 0;
 	*ret = end;
 	return 1;
@@ -312,12 +315,10 @@ int img_fetch_next(struct img_fetch *f, bool gained, struct err *e)
 	return next_end(f, &why, e);
 }
 
-int img_fetch_run(struct img_fetch *f, struct err *e)
+int img_fetch_go(struct img_fetch *f, struct err *e)
 {
 	int r;
 
-	if (img_fetch_begin(f, e) < 0)
-		return -1;
 	do {
 		while (img_http_now() < f->not_before) {
 			uint64_t left = f->not_before - img_http_now();
@@ -333,4 +334,11 @@ int img_fetch_run(struct img_fetch *f, struct err *e)
 		r = img_fetch_next(f, false, e);
 	} while (r > 0);
 	return r;
+}
+
+int img_fetch_reject(struct img_fetch *f, const struct err *why, struct err *e)
+{
+	f->x.outcome = IMG_PERMANENT;
+	f->x.err = *why;
+	return img_fetch_next(f, false, e);
 }

@@ -63,5 +63,7 @@ int img_fetch_begin(struct img_fetch *f, struct err *e);
  * answer, a 2xx; -1. `gained`: bytes came since the last time, so that it is worth going on. */
 int img_fetch_next(struct img_fetch *f, bool gained, struct err *e);
 void img_fetch_free(struct img_fetch *f);
-/* All of it, waiting: the answer is in f->x. */
-int img_fetch_run(struct img_fetch *f, struct err *e);
+/* After img_fetch_begin: all of it, waiting; the answer is in f->x. */
+int img_fetch_go(struct img_fetch *f, struct err *e);
+/* What was answered is not what was asked for: as img_fetch_next, for the next mirror. */
+int img_fetch_reject(struct img_fetch *f, const struct err *why, struct err *e);

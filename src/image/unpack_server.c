@@ -1,5 +1,5 @@
-/* The server: takes an order and three descriptors (file, directory, way back), makes a child, and
- * forgets about it. The child's end is the end of the way back. */
+/* The server: takes an order and three descriptors (file, directory, way back) and makes a child,
+ * one after the other. The child's end is the end of the way back. */
 #include "image/unpack_server.h"
 
 #include <errno.h>
@@ -50,9 +50,22 @@ static bool order_ok(const struct img_unpack_order *o)
 	return true;
 }
 
+/* The last child goes before the server: whoever waits for the server knows that nobody writes to
+ * the draft any more. */
+static void __attribute__((noreturn)) leave(pid_t child)
+{
+	_cleanup_fd_ int pidfd = child > 0 ? sys_pidfd_open(child) : -1;
+
+	if (pidfd >= 0)
+		sys_pidfd_send_signal(pidfd, SIGKILL);
+	while (wait(NULL) > 0 || errno == EINTR)
+		;
+	_exit(0);
+}
+
 static void __attribute__((noreturn)) serve(const struct img_store *s, int sock)
 {
-	pid_t self = getpid();
+	pid_t self = getpid(), child = 0;
 
 	for (;;) {
 		struct img_unpack_order o;
@@ -60,13 +73,15 @@ static void __attribute__((noreturn)) serve(const struct img_store *s, int sock)
 		size_t got = 0;
 		ssize_t n = fd_recv(sock, &o, sizeof(o), fds, FDS, &got);
 
-		if (n == 0)
-			_exit(0);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n != sizeof(o) || got != FDS || !order_ok(&o))
-			_exit(1);
-		if (fork() == 0)
+			leave(child);
+		/* One at a time: the one before has given its account. */
+		if (child > 0)
+			waitpid(child, NULL, 0);
+		child = fork();
+		if (child == 0)
 			obey(s, &o, fds, self);
 		for (int i = 0; i < FDS; i++)
 			fd_close(&fds[i]);
@@ -77,12 +92,11 @@ static void __attribute__((noreturn)) serve(const struct img_store *s, int sock)
 static int lock_in(const struct img_store *s, pid_t parent, struct err *e)
 {
 	const struct img_confine how = { .work = IMG_WORK_SERVE, .writes = &s->fd, .n_writes = 1 };
-	struct sigaction gone = { .sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT };
 
 	signal(SIGINT, SIG_IGN); /* a terminal's is meant for the one that ends us */
 	if (img_confine_rights(e) < 0)
 		return -1;
-	if (sigaction(SIGCHLD, &gone, NULL) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
 		return err_sys(e, "set up the process that unpacks");
 	if (getppid() != parent)
 		return err_set(e, ERR_SYS, "the process that fetches has ended");

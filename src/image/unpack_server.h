@@ -24,7 +24,8 @@ struct img_unpack_order {
 };
 
 int img_unpack_serve(const struct img_store *s, struct img_unpack_server *ret, struct err *e);
-/* Gives an order: a child unpacks `in` into `tree`. img_unpack_end waits for it. */
+/* Gives an order, once the one before has ended: a child unpacks `in` into `tree`. img_unpack_end
+ * waits for it. */
 int img_unpack_order(const struct img_unpack_server *s, const struct img_unpack_order *order,
 		     int in, int tree, struct img_unpack_child *ret, struct err *e);
 /* Ends it and what it made; harmless on none. */

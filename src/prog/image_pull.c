@@ -125,6 +125,7 @@ int image_pull(int argc, char **argv)
 		return fail(&o, &e);
 	heed(SIGINT);
 	heed(SIGTERM);
+	signal(SIGCHLD, SIG_DFL); /* a caller may have left it ignored */
 	signal(SIGPIPE, SIG_IGN);
 	return img_pull(&how, &done, &e) < 0 ? fail(&o, &e) : show(&o, &done);
 }
