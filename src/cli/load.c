@@ -1,5 +1,6 @@
 #include "cli/load.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,9 +9,16 @@
 
 enum load_opt { LOAD_NAME, LOAD_PLATFORM, LOAD_QUIET, LOAD_JSON };
 
+/* A bare name is not one of docker.io's: it is given here. */
 static int take_name(const char *text, struct load_options *o, struct err *e)
 {
-	if (img_ref_parse(text, &o->name, e) < 0)
+	char local[IMG_REF_CAP];
+	bool bare = !strchr(text, '/') && strcmp(text, "host") != 0;
+
+	if (snprintf(local, sizeof(local), "%s%s", bare ? "local/" : "", text) >=
+	    (int)sizeof(local))
+		return err_set(e, ERR_USAGE, "the name is too long");
+	if (img_ref_parse(local, &o->name, e) < 0)
 		return -1;
 	if (o->name.kind == IMG_REF_HOST)
 		return err_set(e, ERR_USAGE, "host is the machine's own /usr: choose another name");
@@ -127,7 +135,7 @@ static const struct opt_row load_rows[] = {
 	  .type = OPT_STR,
 	  .value = "NAME",
 	  .group = "Image",
-	  .help = "call the archive's image this, instead of what the archive calls it",
+	  .help = "call the archive's image this, instead of what the archive calls it; a bare name is local/NAME",
 	  .since = "0.2.0",
 	  .id = LOAD_NAME },
 	PLATFORM("take the image of this platform"),
@@ -142,10 +150,10 @@ static const struct opt_row import_rows[] = {
 
 static const char *const load_examples[] = {
 	"cloche load app.tar",
-	"cloche load --name local/app app.tar",
+	"cloche load --name app app.tar",
 	NULL,
 };
-static const char *const import_examples[] = { "cloche import rootfs.tar.gz local/rootfs", NULL };
+static const char *const import_examples[] = { "cloche import rootfs.tar.gz rootfs", NULL };
 
 const struct opt_verb cli_load_verb = {
 	.name = "load",

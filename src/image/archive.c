@@ -108,6 +108,14 @@ static int load_blob(int dir, const struct img_descriptor *d, char **ret, size_t
 	return 0;
 }
 
+int img_archive_has(int dir, const struct img_archive_layer *layer, struct err *e)
+{
+	struct stat st;
+	_cleanup_fd_ int fd = open_file(dir, layer->path, &st, e);
+
+	return fd < 0 ? -1 : 0;
+}
+
 int img_archive_layer(int dir, const struct img_archive_layer *layer, uint64_t *ret_size,
 		      struct err *e)
 {

@@ -40,6 +40,8 @@ struct img_archive_image {
 int img_archive_each(int dir, const struct img_platform *want,
 		     int (*each)(void *ctx, const struct img_archive_image *image, struct err *e),
 		     void *ctx, struct err *e);
+/* Whether the layer's file is there at all: 0, or -1 with *e. */
+int img_archive_has(int dir, const struct img_archive_layer *layer, struct err *e);
 /* Opens a layer's file for reading, and compares it with its digest when it has one. The
  * descriptor, at its start; *ret_size is its size. */
 int img_archive_layer(int dir, const struct img_archive_layer *layer, uint64_t *ret_size,

@@ -141,6 +141,11 @@ static int load_image(struct loading *l, const struct img_archive_image *image, 
 		as.names = l->how->name;
 		as.n_names = 1;
 	}
+	/* What is in the store already has to be in the archive, too: else it is not what somebody
+	 * saved. */
+	for (size_t i = 0; i < image->config.n_diff_ids; i++)
+		if (img_archive_has(l->archive.tree, &image->layers[i], e) < 0)
+			return -1;
 	if (as.n_names == 0)
 		return err_set(
 			e, ERR_REFUSED,

@@ -284,6 +284,7 @@ static int unpack(struct pull *p, struct layer *l, struct err *e)
 	/* Root's too are all of the caller: a box has one id, and what is anybody else's it could
 	 * neither enter nor, with all capabilities of its own, change. */
 	o.keep_owners = false;
+	o.lax_end = true;
 	o.n_lowers = p->n_stack;
 	for (size_t i = 0; i < p->n_stack; i++)
 		memcpy(o.lowers[i], p->stack[p->n_stack - 1 - i].name, sizeof(o.lowers[i]));

@@ -174,6 +174,7 @@ int img_stack_start(struct img_stack *st, const struct img_unpack_server *server
 	struct img_unpack_order o = { .max_in = max_in,
 				      .limits = img_unpack_default,
 				      .keep_owners = st->keep_owners,
+				      .lax_end = true,
 				      .n_lowers = st->n };
 
 	for (size_t i = 0; i < st->n; i++)

@@ -20,8 +20,11 @@ int store_put(const struct img_store *s, int dir, const char *name, const void *
 int store_hold(int dir, const char *name, int how);
 /* A name that nothing in draft/ has. */
 int store_draft_name(const struct img_store *s, const char *kind, char ret[48]);
-/* Removes a draft whose lock (fd) is held; ERR_REFUSED when something in it is in use. */
-int store_draft_remove(const struct img_store *s, const char *name, int fd, struct err *e);
+/* Removes a draft whose lock (fd) is held; ERR_REFUSED when something in it is in use: what it put
+ * aside, or, unless it is the caller's own (mine), its tree, which a child of its maker may fill.
+ */
+int store_draft_remove(const struct img_store *s, const char *name, int fd, bool mine,
+		       struct err *e);
 /* The file's name of an image: the digits of its id. */
 const char *store_hex(const char *id);
 /* Whether a file of configs/ is "0123...ef" of 64 digits, maybe with .json: an image's. */

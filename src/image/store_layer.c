@@ -202,15 +202,16 @@ void img_draft_drop(struct img_draft *d)
 
 	fd_close(&d->tree);
 	if (d->fd >= 0)
-		store_draft_remove(d->store, d->name, d->fd, &ignored);
+		store_draft_remove(d->store, d->name, d->fd, true, &ignored);
 	fd_close(&d->fd);
 }
 
-int store_draft_remove(const struct img_store *s, const char *name, int fd, struct err *e)
+int store_draft_remove(const struct img_store *s, const char *name, int fd, bool mine,
+		       struct err *e)
 {
-	static const char *const parts[] = { IMG_DRAFT_TREE, OLD };
+	static const char *const parts[] = { OLD, IMG_DRAFT_TREE };
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+	for (size_t i = 0; i < (mine ? 1 : sizeof(parts) / sizeof(*parts)); i++) {
 		_cleanup_fd_ int part = store_hold(fd, parts[i], LOCK_EX);
 
 		if (part < 0 && errno == EWOULDBLOCK)

@@ -15,6 +15,7 @@ static const struct {
 	{ "pull", image_pull },
 	{ "load", image_load },
 	{ "import", image_import },
+	{ "save", image_save },
 };
 
 int main(int argc, char **argv)

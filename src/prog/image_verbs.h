@@ -4,3 +4,4 @@
 int image_pull(int argc, char **argv);
 int image_load(int argc, char **argv);
 int image_import(int argc, char **argv);
+int image_save(int argc, char **argv);

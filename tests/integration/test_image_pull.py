@@ -170,7 +170,7 @@ def test_codecs(user, faulty, image, name):
 def test_more_layers_than_a_mount_takes(user, faulty, image):
     ref = faulty.serve(image("deep"), "team/deep:1")
     user.pulled(*faulty.trust, ref)
-    assert user.says(ref, "sh", "-c", "ls /deep | wc -l; cat /last /deep/0 /deep/139; ls /gone 2>/dev/null").split() == ["140", "139", "0", "139"]
+    assert user.says(ref, "sh", "-c", "ls /deep | wc -l; cat /last /deep/0 /deep/139; test ! -e /gone && echo gone").split() == ["140", "139", "0", "139", "gone"]
     assert user.store.faults() == []
 
 
@@ -197,7 +197,7 @@ def test_layers_are_shared(user, faulty, image):
         assert user.cloche("rm", ref).rc == 0
     user.cloche("prune")
     assert len(user.store.layers()) == 2 and user.store.faults() == []
-    assert user.says(refs[2], "nginx", "-v") == ""
+    assert user.says(refs[2], "nginx", "-t", opts=("--pull", "never", "--entrypoint", "")) == ""
 
 
 def test_pulled_again_nothing_is_fetched(user, faulty, image):
@@ -327,7 +327,7 @@ BROKEN = {
     "a manifest of nothing": (manifests(200, b"{}"), "layers|schemaVersion|JSON|digest"),
     "a web page": (manifests(200, b"<html>welcome</html>", "text/html"), "content type|JSON|html"),
     "errors": (lambda q: q.reply(500, {}, b"\x1b[31mno"), "500"),
-    "forbidden": (manifests(403, b'{"errors":[{"code":"DENIED","message":"\\u001b]0;evil\\u0007 no"}]}'), "403|denied|refused"),
+    "forbidden": (manifests(403, b'{"errors":[{"code":"DENIED","message":"\\u001b]0;evil\\u0007 no"}]}'), "refuses|denied"),
     "hanging up": (lambda q: q.hang_up(), "."),
     "redirects in a ring": (lambda q: q.reply(307, {"Location": q.path}) if q.is_blob else None, "redirect"),
     "a redirect to a file": (lambda q: q.reply(307, {"Location": "file:///etc/passwd"}) if q.is_blob else None, "redirect|protocol|http"),
@@ -348,7 +348,7 @@ def test_broken_registry(user, faulty, image, name):
 
 def test_nobody_listens(user, faulty):
     r = user.pull("--timeout", "20s", "--insecure", "127.0.0.1:1/team/x:1")
-    one_line(r, "127.0.0.1:1", "connect|refused")
+    one_line(r, "127.0.0.1:1", "be reached")
 
 
 def test_full_disk(user, faulty, image):

@@ -181,6 +181,15 @@ def test_as_many_layers_as_a_mount_takes(store, base, run):
     assert r.rc == 125 and b"128 layers" in r.err, r
 
 
+def test_a_layer_twice(store, base, run):
+    """As images have that say COPY or ENV twice: what the upper one gives and hides is what counts."""
+    one = store.layer(lambda d: [files(f="one", d__x="one")(d), whiteout(d / "gone")])
+    two = store.layer(lambda d: [files(f="two", d__y="two", gone="two")(d), whiteout(d / "d" / "x")])
+    store.image("twice", [base, one, two, one, base])
+    r = run("--image", "twice", "--", "sh", "-c", "cat /f; ls /d /gone 2>/dev/null; echo")
+    assert r.out == b"one/d:\nx\ny\n\n", r
+
+
 def test_not_there(store, base, run):
     store.image("here", [base], arch="s390x")
     for args, rc, says in ((["--image", "gone", "--pull", "never", "--", "true"], 125, b"docker.io/library/gone:latest is not in the store"),

@@ -161,9 +161,11 @@ ROWS = {
     "a global header names": refused("a global header sets", pax((b"path", b"etc/passwd"), kind=b"g") + head("a")),
     "a global header comments": one(pax((b"comment", b"0123"), kind=b"g") + head("a", size=1) + padded(b"x"), tree={"a": b"x"}),
     "behind the end": refused("something behind the end", entry("a", "x"), END + head("etc/hidden") + END),
-    "no end": Hostile([head("a", size=5) + padded(b"xxxxx")], tree={"a": b"xxxxx"}),  # umoci writes such ones; the digest tells
+    # The digest says that it is whole; umoci writes such.
+    "no end": Hostile([head("a", size=5) + padded(b"xxxxx") + head("b", size=5) + b"yyyyy"], {"a": b"xxxxx", "b": b"yyyyy"}),
+    "no end behind a header of a header": Hostile([pax((b"path", b"a"))], refuse="cut short"),
     "cut in a file": Hostile([head("a", size=5000) + b"x" * 1024], refuse="in the middle"),
-    "empty": Hostile([b""], refuse="cut short"),
+    "empty": Hostile([GIVEN, b""], {"f": b"below"}),
     "no tar": Hostile([b"#!/bin/sh\nexit 0\n" * 100], refuse="no tar archive"),
     "a checksum is wrong": Hostile([head("a")[:148] + b"000000\0 " + head("a")[156:] + END], refuse="wrong checksum"),
     "zeros as tar pads": Hostile([tar(entry("a", "x")) + b"\0" * (1 << 20)], {"a": b"x"}),
