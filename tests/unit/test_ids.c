@@ -265,7 +265,8 @@ START_TEST(rows_of_subuid)
 		const char *who;
 		uint32_t start, n; /* n 0: there is none */
 	} rows[] = { { "bob", 100000, 65536 }, { "al", 200000, 10 }, { "alice", 300000, 5 }, { "12345", 400000, 65536 }, { "root", 0, 0 },
-		     { "neg", 0, 0 }, { "much", 0, 0 }, { "none", 0, 0 }, { "hex", 0, 0 }, { "short", 0, 0 }, { "bo", 0, 0 }, { "# comment", 0, 0 }, { "x", 0, 0 } };
+		     { "neg", 0, 0 }, { "much", 0, 0 }, { "none", 0, 0 }, { "hex", 0, 0 }, { "short", 0, 0 }, { "bo", 0, 0 },
+		     { "# comment", 0, 0 }, { "x", 0, 0 } };
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		uint32_t start = 0, n = 0;
