@@ -93,7 +93,7 @@ static int pull(const struct run_options *o, const struct image_use *u, struct e
 	char *words[8] = { path, verb };
 	struct last_line kept = { 0 };
 	size_t n = 2;
-	int status;
+	int status = 0;
 
 	if (image_program_path(path, e) < 0)
 		return err_prefix(e, "%.200s has to be pulled", u->name);
