@@ -20,6 +20,11 @@ NOT_RUN = {
     "cloche run --rootfs ./rootfs -it -- sh": "waits for somebody to type",
     "cloche doctor --fix": "changes the machine",
     "cloche doctor --online": "needs a network",
+    "cloche setup --image debian:12 --name with-git -- sh -c 'apt-get update && apt-get install -y git'": "long/test_setup_packages.py does it",
+    "cloche run --image local/with-git -- git --version": "long/test_setup_packages.py does it",
+    "cloche setup --image python:3.12-slim --name np -- pip install numpy": "long/test_setup_packages.py does the like",
+    "cloche setup --image node:22-slim --name ts -- npm install -g typescript": "long/test_setup_packages.py does the like",
+    "cloche run --image local/np -- python3 -c 'import numpy'": "long/test_setup_packages.py does the like",
 }
 
 
