@@ -491,7 +491,7 @@ static int overlay_here(struct walk *w, const char *lowers, struct err *e)
 		options, sizeof(options),
 		"lowerdir=%s%s,upperdir=/proc/self/fd/%d/%s,workdir=/proc/self/fd/%d/%s,userxattr%s",
 		between, lowers, side, kept ? BOX_DRAFT_UPPER : UPPER, side, BOX_DRAFT_WORK,
-		kept ? ",volatile" : "");
+		kept ? ",index=off,volatile" : "");
 	if (n < 0 || (size_t)n >= sizeof(options))
 		return err_set(e, ERR_USAGE, "more layers than one mount takes");
 	if (mount("cloche", target, "overlay", FIXED_FLAGS, options) < 0)

@@ -3,10 +3,12 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -115,13 +117,28 @@ static int give(int dir, const char *name, mode_t mode, uid_t uid, gid_t gid)
 	return uid == geteuid() ? 0 : fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW);
 }
 
+/* The kernel takes no overlay for the upper side of another. */
+static int check_place(int dir, struct err *e)
+{
+	struct statfs fs;
+
+	if (fstatfs(dir, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC) {
+		err_set(e, ERR_MISSING,
+			"the store is on an overlay (a container's own root), where no layer can be written: "
+			"set CLOCHE_HOME to a directory of another file system, such as a volume or a tmpfs");
+		return err_at(e, STAGE_IMAGE);
+	}
+	return 0;
+}
+
 int setup_draft(struct setup *s, struct request *r, struct err *e)
 {
 	uid_t uid;
 	gid_t gid;
 
 	static_assert(sizeof(IMG_DRAFT_TREE) == sizeof(BOX_DRAFT_UPPER), "one name for both");
-	if (ids_outside(&uid, &gid, e) < 0 || img_draft_new(&s->store, &s->draft, e) < 0)
+	if (ids_outside(&uid, &gid, e) < 0 || img_draft_new(&s->store, &s->draft, e) < 0 ||
+	    check_place(s->draft.fd, e) < 0)
 		return -1;
 	if (mkdirat(s->draft.fd, BOX_DRAFT_WORK, 0700) < 0 ||
 	    give(s->draft.fd, BOX_DRAFT_WORK, 0700, uid, gid) < 0 ||

@@ -229,6 +229,7 @@ def test_killed_in_the_middle(small):
     # Whoever finds it finds nothing that he may run: nobody else gets in.
     assert stat.S_IMODE((small.top / "draft").stat().st_mode) & 0o077 == 0
     boxlib.wait_for(lambda: not boxlib.find_marked("touch /tmp/begun"))
+    assert boxlib.cloche("gc", env=small.env).rc == 0 and not small.drafts()
     assert small.setup("small", "killed", "sh", "-c", script).rc == 0
     assert small.run("local/killed", "cat", "/file").o.out == "x\n"
 
@@ -239,3 +240,15 @@ def test_time_of_finding_is_no_run(small):
     began = time.monotonic()
     again = small.setup("small", "slow", "sh", "-c", "sleep 2")
     assert again.o["found"] and time.monotonic() - began < 2
+
+
+def test_a_store_on_an_overlay(small):
+    """As in a container whose root is one: told, with what to do. An ordinary caller's box runs there; root's needs what overlays lack."""
+    script = ('mount -t tmpfs x /mnt && mkdir /mnt/u /mnt/w /mnt/m && mount -t overlay x /mnt/m '
+              f'-o userxattr,lowerdir={small.home},upperdir=/mnt/u,workdir=/mnt/w && export CLOCHE_HOME=/mnt/m && exec "$@"')
+    inside = ("unshare", "-m" if boxlib.IS_ROOT else "-Urm", "sh", "-ec", script, "sh", boxlib.CLOCHE)
+    if not boxlib.IS_ROOT:
+        control = boxlib.communicate([*inside, "run", "--image", "small", "--", "true"])
+        assert control.rc == 0, control
+    r = boxlib.communicate([*inside, "setup", "-q", "--no-network", "--image", "small", "--name", "x", "--", "sh", "-c", "echo x >/overlaid"])
+    assert r.rc == 125 and "CLOCHE_HOME" in said(r), r
