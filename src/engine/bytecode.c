@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/sha256.h"
 
 /* As the usual PATH has them. */
 static const char *const pythons[] = { "usr/local/bin/python3", "usr/bin/python3" };
@@ -70,15 +69,6 @@ bool bytecode_lacks(const struct layers *image, char ret[BYTECODE_PYTHON_CAP])
 	return false;
 }
 
-void bytecode_key(const struct img_record *image, char ret[IMG_DIGEST_LEN + 1])
-{
-	char hex[SHA256_HEX + 1], text[128 + IMG_DIGEST_LEN];
-	int n = snprintf(text, sizeof(text), "cloche bytecode 1%c%s%c", 0, image->id, 0);
-
-	sha256_hex(text, (size_t)n, hex);
-	snprintf(ret, IMG_DIGEST_LEN + 1, "sha256:%s", hex);
-}
-
 int bytecode_hold(const struct img_store *s, const struct img_record *image,
 		  char ret_name[IMG_LAYER_NAME])
 {
@@ -86,7 +76,7 @@ int bytecode_hold(const struct img_store *s, const struct img_record *image,
 	struct img_layer_info info;
 	struct err none;
 
-	bytecode_key(image, key);
+	img_bytecode_key(image, key);
 	if (img_layer_name('s', key, ret_name, &none) < 0)
 		return -1;
 	return img_layer_hold(s, 's', key, &info, &none);

@@ -18,8 +18,6 @@
 
 /* Is there a CPython whose library has no bytecode? *ret is its path, absolute. */
 bool bytecode_lacks(const struct layers *image, char ret[BYTECODE_PYTHON_CAP]);
-/* The key of the image's layer. */
-void bytecode_key(const struct img_record *image, char ret[IMG_DIGEST_LEN + 1]);
 /* Holds it: the descriptor, and its name; or -1 where there is none. */
 int bytecode_hold(const struct img_store *s, const struct img_record *image,
 		  char ret_name[IMG_LAYER_NAME]);

@@ -95,7 +95,7 @@ int setup_open(const struct request *r, const struct img_record *base, const cha
 			       "%s has %d layers already, and no box takes one more", r->image,
 			       IMG_STACK_MAX);
 	if (!name)
-		bytecode_key(base, s->key);
+		img_bytecode_key(base, s->key);
 	else if (make_key(r, s, e) < 0)
 		return -1;
 	s->held = img_layer_hold(&s->store, 's', s->key, &s->info, e);

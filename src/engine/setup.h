@@ -9,8 +9,8 @@
  *	setup_close(...)		always
  *
  * A layer is found by its key: the base image's id, the command, -e and the network. What a mirror
- * gives today is not part of it: `cloche rm local/NAME` and `cloche prune`, and the next setup runs
- * the command again.
+ * gives today is not part of it: after `cloche rm local/NAME` the next setup runs the command
+ * again.
  *
  * What may go wrong: the command is foreign code as the root of a namespace of one id. It writes
  * into a directory of the store that nobody else may enter, so what it makes set-id there is of no

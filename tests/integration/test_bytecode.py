@@ -49,6 +49,7 @@ def test_compiled_once_and_used(home):
     second = run(home, *SHOW)
     assert NOTE not in second.err and loaded(second) == loaded(first) and home.kept() == layers
     assert loaded(run(home, *SHOW, opts=("--no-pyc-cache",))).endswith(".py")  # not used when it is there
+    assert boxlib.cloche("prune", env=home.env).rc == 0 and home.kept() == layers  # the image's, as long as that is there
     # Nothing but bytecode is in it, and none of it looks at its source (PEP 552): it belongs to the image's id.
     files = [p for p, row in home.tree(layers[0]).items() if not os.path.isdir(home.layers / layers[0] / p)]
     assert len(files) > 100 and {os.path.splitext(p)[1] for p in files} == {".pyc"}

@@ -252,3 +252,15 @@ def test_a_store_on_an_overlay(small):
         assert control.rc == 0, control
     r = boxlib.communicate([*inside, "setup", "-q", "--no-network", "--image", "small", "--name", "x", "--", "sh", "-c", "echo x >/overlaid"])
     assert r.rc == 125 and "CLOCHE_HOME" in said(r), r
+
+
+def test_removed_with_its_last_name(small):
+    """A layer stays as long as an image has it; then it goes, and the same command runs again."""
+    script = ("sh", "-c", "cat /proc/sys/kernel/random/uuid >/id")
+    first = small.setup("small", "rm-one", *script, opts=("-e", "RM=1"))
+    assert small.setup("local/rm-one", "rm-two", "sh", "-c", "echo x >/x").rc == 0
+    assert boxlib.cloche("rm", "local/rm-one", env=small.env).rc == 0
+    assert first.o["layer"] in small.kept() and small.run("local/rm-two", "cat", "/id").rc == 0
+    assert boxlib.cloche("rm", "local/rm-two", env=small.env).rc == 0
+    assert first.o["layer"] not in small.kept()
+    assert not small.setup("small", "rm-one", *script, opts=("-e", "RM=1")).o["found"]
