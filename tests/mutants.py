@@ -114,6 +114,31 @@ mutant("a rule lifts an argument check", (BUILD, "class == SC_ENOSYS || class ==
 mutant("memfds where memory is only sampled", (LAUNCH, ".hide_memfd = !memory,", ".hide_memfd = false,"),
        tests=[I + "test_limits.py::test_no_memory_out_of_sight"])
 
+# ---- set-up boxes ----
+SETTLE, SETUP = "src/image/settle.c", "src/engine/setup.c"
+mutant("a set-up box: owners and ids are tried", (BUILD, "class = rq->setup ? SC_ZERO : SC_ALLOW;", "class = SC_ALLOW;"),
+       tests=[S + "test_setup.py::test_nothing_of_it_is_done"])
+mutant("any box: owners and ids are lied about", (BUILD, "class = rq->setup ? SC_ZERO : SC_ALLOW;", "class = SC_ZERO;"),
+       tests=[S + "test_setup.py::test_nothing_of_it_is_done"])
+mutant("a set-up box: device nodes are tried", *((BUILD, f"class = SC_ARG_MKNOD_LIE{n};", "class = SC_ALLOW;") for n in (1, 2)),
+       tests=[S + "test_setup.py::test_no_device_is_made_or_kept"])
+mutant("any box may set set-id bits", (BUILD, "else if (rq->setup && class >= SC_ARG_MODE1", "else if (class >= SC_ARG_MODE1"),
+       tests=[S + "test_files.py::test_setid_bits"])
+mutant("a set-up box keeps the usual capabilities", (LOCKS, "return 1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_SETFCAP;", "return locks_cap_defaults();"),
+       tests=[S + "test_setup.py::test_locks_read_back"])
+mutant("set-id bits in a layer", (SETTLE, "if (fchmodat(dir, name, mode & 01777, 0) < 0)", "if (false)"), tests=["unit:settle"])
+mutant("file capabilities in a layer", (SETTLE, 'return strcmp(attr, "security.capability") != 0 &&', "return"), tests=["unit:settle"], who="root")
+mutant("sockets and devices in a layer", (SETTLE, "return unlinkat(dir, name, 0) < 0 ? failed(name, e) : 0;", "return 0;"), tests=["unit:settle"])
+mutant("attributes of overlayfs in a layer", (SETTLE, 'if (strncmp(attr, "user.overlay.", 13) == 0)\n\t\treturn false;', ""), tests=["unit:settle"])
+mutant("what is laid in for a setup stays", (SETUP, "drop_laid(s->draft.tree, &spec->root.entries[i], e) < 0", "false"),
+       tests=[I + "test_setup.py::test_files_laid_for_the_run_are_the_images_own_again"])
+mutant("the layer of another command is found", (SETUP, "\t\tkey_word(&b, *a);", "\t\tcontinue;"),
+       tests=[I + "test_setup.py::test_the_second_time_it_is_there"])
+mutant("the layer of another image is found", (SETUP, "key_word(&b, KEY_FORMAT);\n\tkey_word(&b, s->base->id);", "key_word(&b, KEY_FORMAT);"),
+       tests=[S + "test_setup.py::test_a_poisoned_layer_is_not_found"])
+mutant("what a setup writes has no limit", (LAUNCH, ": limits_watch_workspace(&b->limits, tree, e);", ": 0;"),
+       tests=[I + "test_setup.py::test_a_command_that_fails_leaves_nothing"])
+
 # ---- the listener ----
 mutant("an escape is only refused",
        (NOTIFY, "case SC_END:\n\t\tend_box(n, req); /* never answered: the caller dies where it stands */\n\t\treturn;",
@@ -342,5 +367,6 @@ EQUIVALENT = {
                                   "group, which may come too late anyhow",
     "a unit that is stopped between two steps of a start": "whether a test meets that moment is chance",
     "the lock of a living cloche's group": "the kernel removes no group with a process in it",
+    "the mode of a draft": "the store is closed to others as well",
     "setgroups": "the kernel takes no map of an ordinary user's without it",
 }
