@@ -392,7 +392,6 @@ static int run(int argc, char **argv)
 static const char *const examples[] = {
 	"cloche setup --image python:3.12-slim --name np -- pip install numpy",
 	"cloche setup --image node:22-slim --name ts -- npm install -g typescript",
-	"cloche run --image local/np -- python3 -c 'import numpy'",
 	NULL,
 };
 

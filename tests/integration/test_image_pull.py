@@ -170,7 +170,8 @@ def test_codecs(user, faulty, image, name):
 def test_more_layers_than_a_mount_takes(user, faulty, image):
     ref = faulty.serve(image("deep"), "team/deep:1")
     user.pulled(*faulty.trust, ref)
-    assert user.says(ref, "sh", "-c", "ls /deep | wc -l; cat /last /deep/0 /deep/139; test ! -e /gone && echo gone").split() == ["140", "139", "0", "139", "gone"]
+    assert user.says(ref, "sh", "-c", "ls /deep | wc -l; cat /last /deep/0 /deep/139; test ! -e /gone && echo gone").split() == [
+        "140", "139", "0", "139", "gone"]
     # The layers that were merged are kept for other images until prune.
     assert user.cloche("prune").rc == 0 and user.store.faults() == []
     assert user.says(ref, "cat", "/last") == "139\n"
