@@ -198,18 +198,23 @@ static int tell_made(const struct setup_options *o, double seconds)
 	return cli_put(STDOUT_FILENO, &out);
 }
 
+static int tell_outcome(const struct box_outcome *out)
+{
+	_cleanup_buf_ struct buf text;
+
+	buf_stream(&text, STDOUT_FILENO);
+	outcome_json(&prepared, out, false, &text);
+	buf_flush(&text);
+	return outcome_code(out);
+}
+
 /* The command did not end well: nothing is made. */
 static int tell_failed(const struct setup_options *o, const struct box_outcome *out)
 {
-	_cleanup_buf_ struct buf text;
 	char line[80];
 
-	if (o->run.json) {
-		buf_stream(&text, STDOUT_FILENO);
-		outcome_json(&prepared, out, false, &text);
-		buf_flush(&text);
-		return outcome_code(out);
-	}
+	if (o->run.json)
+		return tell_outcome(out);
 	if (!o->verbose) {
 		show_tail(&out->out);
 		show_tail(&out->err_out);
@@ -238,6 +243,7 @@ static int refuse(const struct setup_options *o, const struct err *e)
 	out.fault = FAULT_STARTUP_FAILED;
 	out.exit_code = -1;
 	out.err = *e;
+	err_at(&out.err, STAGE_IMAGE);
 	return tell_failed(o, &out);
 }
 
@@ -325,13 +331,14 @@ static int make_bytecode(struct setup_options *o, double since)
 	const struct layers all = { prepared.image.layers, prepared.image.n_layers };
 	_cleanup_buf_ struct buf out;
 
+	buf_init(&out, 4096);
 	if (!setup.found && !bytecode_lacks(&all, prepared.image.python)) {
-		buf_init(&out, 4096);
 		buf_fmt(&out, "%s: no Python library that is not compiled\n", prepared.image.name);
 		return cli_put(STDOUT_FILENO, &out);
 	}
 	bytecode_command(prepared.image.python, words);
 	o->run.request.argv = words;
+	o->run.request.cap_drop.v[o->run.request.cap_drop.n++] = "ALL"; /* it needs none */
 	return make(o, since);
 }
 

@@ -130,7 +130,7 @@ static int prepare_caps(const struct request *r, struct box_spec *s, struct err 
 	if (cap_set(&r->cap_add, "cap-add", false, &add, e) < 0 ||
 	    cap_set(&r->cap_drop, "cap-drop", true, &drop, e) < 0)
 		return -1;
-	s->cap_keep = r->setup ? locks_cap_setup() : add;
+	s->cap_keep = r->setup ? locks_cap_setup() & ~drop : add;
 	if (r->cap_drop.n > 0 && drop != UINT64_MAX && s->profile != BOX_PROFILE_UNTRUSTED)
 		s->cap_keep |= locks_cap_defaults() & ~drop;
 	return 0;

@@ -138,22 +138,14 @@ static int settle_entry(struct settle *s, int dir, const char *name, struct err 
 			       "the new layer is too large: at most %llu entries and %llu GiB",
 			       (unsigned long long)img_unpack_default.entries,
 			       (unsigned long long)(img_unpack_default.bytes >> 30));
-	switch (st.st_mode & S_IFMT) {
-	case S_IFDIR:
+	if (S_ISDIR(st.st_mode))
 		return settle_dir(s, dir, name, &st, e);
-	case S_IFREG:
-	case S_IFIFO:
+	if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0)) {
+		s->done.whiteouts++;
+	} else if (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)) {
 		if (settle_file(s, dir, name, &st, e) < 0)
 			return -1;
-		break;
-	case S_IFLNK:
-		break;
-	case S_IFCHR:
-		if (st.st_rdev == makedev(0, 0)) {
-			s->done.whiteouts++;
-			break;
-		} /* fall through */
-	default:
+	} else if (!S_ISLNK(st.st_mode)) {
 		s->done.entries--;
 		s->done.devices += !S_ISSOCK(st.st_mode);
 		return unlinkat(dir, name, 0) < 0 ? failed(name, e) : 0;
