@@ -17,24 +17,11 @@
 #include "cli/run_image.h"
 #include "cli/run_opts.h"
 #include "cli/run_plan.h"
+#include "cli/say.h"
 #include "cli/title.h"
 #include "cli/verbs.h"
 
 static struct prepared prepared; /* large; one a process */
-
-/* The last words wait a second for a reader who has stopped, and no longer: no box is left to wait
- * for. */
-static void say(const char *head, const char *text)
-{
-	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
-	char safe[640], line[700];
-	int n = snprintf(line, sizeof(line), "cloche: %s: %s\n", head,
-			 str_printable(safe, sizeof(safe), text));
-
-	if (n > 0 && poll(&p, 1, 1000) > 0)
-		(void)fd_write_all(STDERR_FILENO, line,
-				   (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
-}
 
 static void note(const char *text)
 {
@@ -56,10 +43,27 @@ static void note_stdin(const struct run_options *o)
 		note("standard input holds data, which the box does not see: add -i to forward it");
 }
 
+/* A program of another architecture is "Exec format error" to the kernel. */
+static void note_platform(const struct box_outcome *out)
+{
+	const struct img_platform *p = &prepared.image.record.platform;
+	char image[IMG_PLATFORM_TEXT], machine[IMG_PLATFORM_TEXT], text[200];
+	struct img_platform here;
+	struct err ignored;
+
+	if (out->fault != FAULT_EXEC_FAILED || !prepared.image.asked ||
+	    img_platform_host(&here, &ignored) < 0 || strcmp(p->arch, here.arch) == 0)
+		return;
+	snprintf(text, sizeof(text), "the image is for %s, this machine is %s",
+		 img_platform_text(p, image), img_platform_text(&here, machine));
+	note(text);
+}
+
 static void note_outcome(const struct box_outcome *out, bool json)
 {
 	char text[200];
 
+	note_platform(out);
 	if (out->no_overlay)
 		mount_deny_strict(&prepared.mounts, out->no_overlay);
 	if (out->note[0])
@@ -123,7 +127,7 @@ static int tell_json(const struct run_options *o, const struct box_outcome *out)
 	if (!text.failed)
 		return code_of(out);
 	if (errno != EPIPE)
-		say("error", "can't write the outcome to standard output");
+		cli_say("error", "can't write the outcome to standard output");
 	return 125;
 }
 
@@ -136,25 +140,25 @@ static int tell_text(const struct run_options *o, const struct box_outcome *out)
 	/* A box that never ran has one line: the cause. */
 	for (size_t i = 0; i < prepared.n_notes && !o->quiet && out->fault != FAULT_STARTUP_FAILED;
 	     i++)
-		say("note", prepared.notes[i]);
+		cli_say("note", prepared.notes[i]);
 	if (!o->quiet)
-		denied_text(&prepared.spec, out, say);
+		denied_text(&prepared.spec, out, cli_say);
 	if (out->fault != FAULT_NONE)
-		say(fault_name(out->fault), out->err.msg);
+		cli_say(fault_name(out->fault), out->err.msg);
 	if (o->timing && prepared.pull_us != UINT64_MAX) {
 		snprintf(line, sizeof(line), "%-10s %6llu us", "pull",
 			 (unsigned long long)prepared.pull_us);
-		say("timing", line);
+		cli_say("timing", line);
 	}
 	for (unsigned i = 0; o->timing && (name = outcome_phase(out, i, &us)); i++) {
 		snprintf(line, sizeof(line), us == UINT64_MAX ? "%-10s      -" : "%-10s %6llu us",
 			 name, (unsigned long long)us);
-		say("timing", line);
+		cli_say("timing", line);
 	}
 	if (out->stream_errno) {
 		snprintf(line, sizeof(line), "can't deliver the command's input or output: %s",
 			 strerror(out->stream_errno));
-		say("error", line);
+		cli_say("error", line);
 	}
 	return code_of(out);
 }
@@ -196,6 +200,7 @@ int cli_run(int argc, char **argv)
 		return refuse(&o, &e);
 	}
 	if (run_image(&o, &prepared.image, &prepared.pull_us, &e) < 0 ||
+	    run_bytecode(&o, &prepared.image, &e) < 0 ||
 	    request_prepare(&o.request, &prepared, &e) < 0)
 		return refuse(&o, &e);
 	if (o.plan)

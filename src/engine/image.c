@@ -18,6 +18,7 @@
 #include "engine/images.h"
 #include "engine/request.h"
 #include "image/platform.h"
+#include "image/setup_files.h"
 #include "image/store.h"
 
 bool image_wanted(const struct request *r)
@@ -31,8 +32,10 @@ void image_drop(struct image_use *u)
 	img_record_free(&u->record);
 	free(u->argv);
 	u->n_layers = 0;
+	u->lowers[0] = '\0';
 	u->argv = NULL;
 	u->asked = NULL;
+	u->python[0] = '\0';
 }
 
 /* The directory of all layers as a source of the box: by its canonical path, and by what is there.
@@ -87,10 +90,54 @@ static int missing(const struct image_use *u, struct err *e)
 	return -1;
 }
 
+/* Names the layers for the mount, the topmost first. A mount takes no directory twice, and an image
+ * may well have a layer twice: all that the lower one gives or hides the upper one gives or hides
+ * as well, so the upper one alone is the same. */
+static void stack(struct image_use *u)
+{
+	size_t n = 0, at = 0;
+
+	for (size_t i = 0; i < u->n_layers; i++) {
+		const char *name = u->record.layers[u->n_layers - 1 - i].name;
+		int fd = u->layers[i];
+
+		if (strstr(u->lowers, name)) { /* all names are equally long */
+			fd_close(&fd);
+			continue;
+		}
+		at += (size_t)snprintf(u->lowers + at, sizeof(u->lowers) - at, "%s%s",
+				       at ? ":" : "", name);
+		u->layers[n++] = fd;
+	}
+	u->n_layers = n;
+}
+
+/* The bytecode of the image's library above all of its own layers, if there is any and there is
+ * room for it. */
+static void find_bytecode(struct image_use *u, const struct img_store *s)
+{
+	const struct layers all = { u->layers, u->n_layers };
+	char name[IMG_LAYER_NAME];
+	int fd;
+
+	if (u->n_layers == IMG_STACK_MAX)
+		return;
+	fd = bytecode_hold(s, &u->record, name);
+	if (fd < 0) {
+		if (!bytecode_lacks(&all, u->python))
+			u->python[0] = '\0';
+		return;
+	}
+	memmove(u->layers + 1, u->layers, u->n_layers * sizeof(u->layers[0]));
+	u->layers[0] = fd;
+	u->n_layers++;
+	memmove(u->lowers + IMG_LAYER_NAME, u->lowers, strlen(u->lowers) + 1);
+	memcpy(u->lowers, name, IMG_LAYER_NAME - 1);
+	u->lowers[IMG_LAYER_NAME - 1] = ':';
+}
+
 static int find(const struct request *r, struct image_use *u, struct img_store *s, struct err *e)
 {
-	size_t at = 0;
-
 	if (images_open(false, s, e) < 0)
 		return e->kind == ERR_MISSING ? missing(u, e) : -1;
 	if (img_store_find(s, &u->ref, &u->record, e) < 0) {
@@ -109,9 +156,9 @@ static int find(const struct request *r, struct image_use *u, struct img_store *
 			e->num = ENOENT;
 		return -1;
 	}
-	for (size_t i = u->record.n_layers; i-- > 0;)
-		at += (size_t)snprintf(u->lowers + at, sizeof(u->lowers) - at, "%s%s",
-				       at ? ":" : "", u->record.layers[i].name);
+	stack(u);
+	if (!r->no_bytecode)
+		find_bytecode(u, s);
 	return find_dir(s, u, e);
 }
 
@@ -157,6 +204,8 @@ static void names(struct prepared *p)
 	fd_close(&f.dir);
 	if (r >= 0 && (r != 1 || S_ISDIR(mode)))
 		image_host_names(&p->host, mode & 07777, s->network == BOX_NET_HOST, &s->root);
+	if (s->setup)
+		image_setup_files(&p->host, &s->root);
 }
 
 int image_root(struct prepared *p, struct err *e)
