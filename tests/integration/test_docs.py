@@ -1,4 +1,5 @@
 """What the documents say can be done is done here, and what is claimed to be tested is."""
+import gzip
 import os
 import re
 import shutil
@@ -6,6 +7,7 @@ import subprocess
 import sys
 
 import boxlib
+import layout
 import pytest
 import stored
 
@@ -69,6 +71,11 @@ def bench(tmp_path_factory):
     (d / "rootfs" / "bin").mkdir()
     (d / "rootfs" / "bin" / "sh").symlink_to("busybox")
     shutil.copy(shutil.which("busybox"), d / "rootfs" / "bin" / "busybox")
+    layer = layout.tar(layout.folder("etc"), layout.entry("etc/motd", "hello\n"))
+    (d / "rootfs.tar.gz").write_bytes(gzip.compress(layer))
+    made = layout.Layout(d / "layout")
+    made.image([made.layer(layer)], tag="x.invalid/app:1")
+    made.archive(d / "app.tar")
     # Not below the first one: a directory that holds the home is never shared.
     home = tmp_path_factory.mktemp("home")
     (home / ".local/share/bash-completion/completions").mkdir(parents=True)
