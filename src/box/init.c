@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -113,6 +114,15 @@ static int map_write(int self, const char *file, uint64_t inside, uint64_t outsi
 		       : 0;
 }
 
+/* A range is mapped from outside, since more than its own id nobody may map himself. */
+static void init_ids_wait(const struct init_args *a)
+{
+	struct init_order o;
+
+	if (fd_recv(a->order, &o, sizeof(o), NULL, 0, NULL) != sizeof(o) || o.kind != ORDER_IDS)
+		_exit(1); /* the owner is gone, or has given up and says so itself */
+}
+
 /* One id inside stands for one id outside: whatever the box's user is called, it is the caller, or
  * an unprivileged id when the caller is root. Then nothing of the caller's ids is left: not the
  * real ones, not the saved ones. */
@@ -127,11 +137,17 @@ static int init_ids(const struct init_args *a, struct err *e)
 	self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (self < 0)
 		return err_proc(e, "/proc/self");
-	if (fd_write_file_at(self, "setgroups", "deny") < 0)
-		return err_sys(e, "write /proc/self/setgroups");
-	if (map_write(self, "uid_map", s->uid, s->outer_uid, e) < 0 ||
-	    map_write(self, "gid_map", s->gid, s->outer_gid, e) < 0)
-		return -1;
+	if (s->range.n > 0) {
+		init_ids_wait(a);
+		if (setgroups(0, NULL) < 0)
+			return err_sys(e, "leave the caller's groups");
+	} else {
+		if (fd_write_file_at(self, "setgroups", "deny") < 0)
+			return err_sys(e, "write /proc/self/setgroups");
+		if (map_write(self, "uid_map", s->uid, s->outer_uid, e) < 0 ||
+		    map_write(self, "gid_map", s->gid, s->outer_gid, e) < 0)
+			return -1;
+	}
 	if (setresgid(s->gid, s->gid, s->gid) < 0 || setresuid(s->uid, s->uid, s->uid) < 0)
 		return err_sys(e, "become uid %u of the box", s->uid);
 	return 0;

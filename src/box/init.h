@@ -60,6 +60,7 @@ struct init_msg {
 };
 
 enum init_order_kind {
+	ORDER_IDS,    /* the ids of a range are mapped */
 	ORDER_GO,     /* limits stand; with the groups to enter */
 	ORDER_SIGNAL, /* while the command runs */
 };

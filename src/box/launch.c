@@ -30,6 +30,7 @@
 #include "base/fd.h"
 #include "base/sys.h"
 #include "box/idmap.h"
+#include "box/idrange.h"
 #include "box/monitor.h"
 #include "box/mount_check.h"
 #include "box/skeleton.h"
@@ -217,6 +218,20 @@ static int clone_init(struct live *b, struct err *e)
 	return 0;
 }
 
+/* Init waits for it. */
+static int map_range(struct live *b, struct err *e)
+{
+	const struct init_order o = { .kind = ORDER_IDS };
+
+	if (b->spec->range.n == 0)
+		return 0;
+	if (idrange_map(b->spec, b->pid, e) < 0)
+		return -1;
+	if (fd_send(b->order, &o, sizeof(o), NULL, 0) < 0 && errno != EPIPE && errno != ECONNRESET)
+		return err_sys(e, "start the box");
+	return 0;
+}
+
 /* Init ended before it began: by its own account, or without a word. */
 static int init_gone(struct live *b, const struct init_msg *m, struct err *e)
 {
@@ -335,6 +350,8 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 	stand_back(b);
 	if (r < 0)
 		return err_at(e, STAGE_NAMESPACE);
+	if (map_range(b, e) < 0)
+		return -1;
 	b->out->marks[MARK_CLONED] = box_now();
 	fd_close(&b->args.order);
 	for (int i = 0; i < 3; i++)

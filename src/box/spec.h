@@ -78,6 +78,14 @@ struct box_limits {
 
 enum box_profile { BOX_PROFILE_DEFAULT, BOX_PROFILE_UNTRUSTED, BOX_PROFILE_N };
 
+/* Ids from 0 to n-1 in the box that are others outside, one by one from uid and gid on; but the
+ * box's own user and group, which are the outer ones. n 0: no ids but the user's. */
+struct box_range {
+	uint32_t n;
+	uid_t uid;
+	gid_t gid;
+};
+
 struct box_spec {
 	struct rootfs root;
 	const struct box_mount *root_check; /* DIR, LAYERS: what was checked at root.dir */
@@ -96,6 +104,7 @@ struct box_spec {
 	uid_t outer_uid; /* what uid and gid are outside: the caller, or an unprivileged id when the
 			    caller is root */
 	gid_t outer_gid;
+	struct box_range range;
 	struct box_mount mounts[BOX_MOUNTS_MAX];
 	size_t n_mounts;
 	struct box_device devices[BOX_DEVICES_MAX];

@@ -23,6 +23,8 @@
 
 #include "base/fd.h"
 #include "base/sys.h"
+#include "box/idrange.h"
+#include "engine/range.h"
 
 /* In fn: reports a failed step and gives fn's exit code. */
 static int failed(struct doctor_result *r, const char *step)
@@ -298,9 +300,8 @@ void doctor_idmap(const struct doctor_row *row, struct doctor_result *r)
 	if (!may_copy_mounts()) {
 		doctor_say(r, DOCTOR_MISSING, "root lacks CAP_SYS_ADMIN here, which they need: %s",
 			   strerror(errno));
-		doctor_fix(
-			r,
-			"docker run --cap-add SYS_ADMIN ...\nor run cloche as an ordinary user");
+		doctor_fix(r,
+			   "docker run --cap-add SYS_ADMIN ...\nor run cloche as an ordinary user");
 		return;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
@@ -312,31 +313,6 @@ void doctor_idmap(const struct doctor_row *row, struct doctor_result *r)
 	}
 }
 
-/* The first range of `file` that is the user's. */
-static bool range_of(const char *file, const char *name, unsigned long *ret_start)
-{
-	char line[256], number[16];
-	bool found = false;
-	FILE *f = fopen(file, "re");
-
-	if (!f)
-		return false;
-	snprintf(number, sizeof(number), "%u", (unsigned)geteuid());
-	while (!found && fgets(line, sizeof(line), f)) {
-		char *colon = strchr(line, ':'), *end;
-
-		if (!colon)
-			continue;
-		*colon = '\0';
-		if (strcmp(line, number) != 0 && (!name || strcmp(line, name) != 0))
-			continue;
-		*ret_start = strtoul(colon + 1, &end, 10);
-		found = *end == ':' && strtoul(end + 1, NULL, 10) >= 2;
-	}
-	fclose(f);
-	return found;
-}
-
 static int spawn_wait(const char *program, char *const argv[])
 {
 	char *const env[] = { (char *)(uintptr_t) "PATH=/usr/bin:/bin:/usr/sbin:/sbin", NULL };
@@ -346,13 +322,13 @@ static int spawn_wait(const char *program, char *const argv[])
 }
 
 /* Two ids for a namespace, by the helper: as --uid-range would have it. */
-static bool map_by_helper(const char *helper, pid_t pid, unsigned long start)
+static bool map_by_helper(const char *helper, pid_t pid, uint32_t start)
 {
 	char who[16], from[24], zero[] = "0", count[] = "2", name[] = "newuidmap";
 	char *argv[] = { name, who, zero, from, count, NULL };
 
 	snprintf(who, sizeof(who), "%d", (int)pid);
-	snprintf(from, sizeof(from), "%lu", start);
+	snprintf(from, sizeof(from), "%u", start);
 	return spawn_wait(helper, argv) == 0;
 }
 
@@ -360,10 +336,11 @@ void doctor_uid_range(const struct doctor_row *row, struct doctor_result *r)
 {
 	const struct passwd *pw = getpwuid(geteuid());
 	const char *name = pw ? pw->pw_name : NULL;
-	unsigned long uid0 = 0, gid0 = 0;
-	bool helpers =
-		access("/usr/bin/newuidmap", X_OK) == 0 && access("/usr/bin/newgidmap", X_OK) == 0;
-	bool ranges = range_of("/etc/subuid", name, &uid0) && range_of("/etc/subgid", name, &gid0);
+	uint32_t uid0 = 0, gid0 = 0, n_uids = 0, n_gids = 0;
+	bool helpers = access(IDRANGE_UIDS, X_OK) == 0 && access(IDRANGE_GIDS, X_OK) == 0;
+	bool ranges = range_of_file("/etc/subuid", name, geteuid(), &uid0, &n_uids) &&
+		      range_of_file("/etc/subgid", name, geteuid(), &gid0, &n_gids) && n_uids > 1 &&
+		      n_gids > 1;
 	int ready_r, ready_w;
 	char c;
 	pid_t pid;
@@ -395,11 +372,10 @@ void doctor_uid_range(const struct doctor_row *row, struct doctor_result *r)
 	}
 	close(ready_w);
 	if (pid > 0 && fd_read_full(ready_r, &c, 1) == 1 &&
-	    map_by_helper("/usr/bin/newuidmap", pid, uid0) &&
-	    map_by_helper("/usr/bin/newgidmap", pid, gid0))
-		doctor_say(r, DOCTOR_OK, "newuidmap and newgidmap map ids from %lu on", uid0);
+	    map_by_helper(IDRANGE_UIDS, pid, uid0) && map_by_helper(IDRANGE_GIDS, pid, gid0))
+		doctor_say(r, DOCTOR_OK, "newuidmap and newgidmap map ids from %u on", uid0);
 	else
-		doctor_say(r, DOCTOR_INFO, "newuidmap is there, and failed to map ids from %lu on",
+		doctor_say(r, DOCTOR_INFO, "newuidmap is there, and failed to map ids from %u on",
 			   uid0);
 	if (r->status != DOCTOR_OK) {
 		doctor_cost(r, "images that need many user ids; one id is enough for all others");

@@ -56,10 +56,27 @@ static void note_stdin(const struct run_options *o)
 		note("standard input holds data, which the box does not see: add -i to forward it");
 }
 
+/* A program of another architecture is "Exec format error" to the kernel. */
+static void note_platform(const struct box_outcome *out)
+{
+	const struct img_platform *p = &prepared.image.record.platform;
+	char image[IMG_PLATFORM_TEXT], machine[IMG_PLATFORM_TEXT], text[200];
+	struct img_platform here;
+	struct err ignored;
+
+	if (out->fault != FAULT_EXEC_FAILED || !prepared.image.asked ||
+	    img_platform_host(&here, &ignored) < 0 || strcmp(p->arch, here.arch) == 0)
+		return;
+	snprintf(text, sizeof(text), "the image is for %s, this machine is %s",
+		 img_platform_text(p, image), img_platform_text(&here, machine));
+	note(text);
+}
+
 static void note_outcome(const struct box_outcome *out, bool json)
 {
 	char text[200];
 
+	note_platform(out);
 	if (out->no_overlay)
 		mount_deny_strict(&prepared.mounts, out->no_overlay);
 	if (out->note[0])

@@ -13,6 +13,9 @@ void run_plan_header(const struct box_spec *s, struct buf *out)
 
 	buf_fmt(out, "user       %u:%u inside, %u:%u outside\n", s->uid, s->gid, s->outer_uid,
 		s->outer_gid);
+	if (s->range.n > 0)
+		buf_fmt(out, "ids        0 to %u inside, from %u:%u on outside\n", s->range.n - 1,
+			s->range.uid, s->range.gid);
 	buf_fmt(out, "namespaces user mount pid ipc uts cgroup%s\n",
 		s->network == BOX_NET_NONE ? " network" : "");
 	buf_fmt(out, "workdir    %s\n", str_printable(safe, sizeof(safe), s->cwd));

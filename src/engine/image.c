@@ -31,6 +31,7 @@ void image_drop(struct image_use *u)
 	img_record_free(&u->record);
 	free(u->argv);
 	u->n_layers = 0;
+	u->lowers[0] = '\0';
 	u->argv = NULL;
 	u->asked = NULL;
 }
@@ -87,10 +88,30 @@ static int missing(const struct image_use *u, struct err *e)
 	return -1;
 }
 
+/* Names the layers for the mount, the topmost first. A mount takes no directory twice, and an image
+ * may well have a layer twice: all that the lower one gives or hides the upper one gives or hides
+ * as well, so the upper one alone is the same. */
+static void stack(struct image_use *u)
+{
+	size_t n = 0, at = 0;
+
+	for (size_t i = 0; i < u->n_layers; i++) {
+		const char *name = u->record.layers[u->n_layers - 1 - i].name;
+		int fd = u->layers[i];
+
+		if (strstr(u->lowers, name)) { /* all names are equally long */
+			fd_close(&fd);
+			continue;
+		}
+		at += (size_t)snprintf(u->lowers + at, sizeof(u->lowers) - at, "%s%s",
+				       at ? ":" : "", name);
+		u->layers[n++] = fd;
+	}
+	u->n_layers = n;
+}
+
 static int find(const struct request *r, struct image_use *u, struct img_store *s, struct err *e)
 {
-	size_t at = 0;
-
 	if (images_open(false, s, e) < 0)
 		return e->kind == ERR_MISSING ? missing(u, e) : -1;
 	if (img_store_find(s, &u->ref, &u->record, e) < 0) {
@@ -109,9 +130,7 @@ static int find(const struct request *r, struct image_use *u, struct img_store *
 			e->num = ENOENT;
 		return -1;
 	}
-	for (size_t i = u->record.n_layers; i-- > 0;)
-		at += (size_t)snprintf(u->lowers + at, sizeof(u->lowers) - at, "%s%s",
-				       at ? ":" : "", u->record.layers[i].name);
+	stack(u);
 	return find_dir(s, u, e);
 }
 

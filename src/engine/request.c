@@ -18,6 +18,7 @@
 #include "box/seccomp.h"
 #include "engine/env.h"
 #include "engine/ids.h"
+#include "engine/range.h"
 #include "state/dirs.h"
 
 #define MIB (1ULL << 20)
@@ -277,7 +278,7 @@ static int prepare(const struct request *r, struct prepared *p, struct err *e)
 	    prepare_limits(r, s, e) < 0 || prepare_caps(r, s, e) < 0 || prepare_root(r, p, e) < 0 ||
 	    prepare_lists(r, p, e) < 0)
 		return err_at(e, STAGE_SPEC);
-	if (ids_prepare(r, p, e) < 0)
+	if (ids_prepare(r, p, e) < 0 || range_prepare(r, s, e) < 0)
 		return err_at(e, STAGE_SPEC);
 	if (s->root.kind == ROOTFS_HOST &&
 	    image_host(&p->host, s->uid, s->gid, s->network == BOX_NET_HOST, &s->root, e) < 0)

@@ -27,7 +27,7 @@ struct request {
 	struct request_list volumes, tmpfs, env, env_files, devices, cap_add, cap_drop, ulimits,
 		rules;
 	struct box_limits limits; /* request_defaults first */
-	bool read_only, tty, interactive, git;
+	bool read_only, tty, interactive, git, uid_range;
 	char *const *argv; /* may be empty where an image has a command of its own */
 };
 

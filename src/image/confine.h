@@ -32,7 +32,8 @@ int img_confine_rights(struct err *e);
 enum img_work {
 	IMG_WORK_UNPACK, /* files and memory; no socket, no process, no program */
 	IMG_WORK_SERVE,	 /* and children that are copies and lock themselves in */
-	IMG_WORK_FETCH,	 /* or sockets and threads; no child, no program */
+	IMG_WORK_STORE,	 /* or what the store and waiting for others take */
+	IMG_WORK_FETCH,	 /* and with that sockets and threads; no child, no program */
 	IMG_WORK_N
 };
 

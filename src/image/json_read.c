@@ -11,7 +11,7 @@ static int wrong(struct err *e, const char *where, const char *key, const char *
 	return err_set(e, ERR_REFUSED, "%s%s%s %s", where, *where ? "." : "", key, what);
 }
 
-int img_json_load(const char *data, size_t n, size_t max, json_t **ret, struct err *e)
+static int load(const char *data, size_t n, size_t max, json_t **ret, struct err *e)
 {
 	json_error_t je;
 	char shown[JSON_ERROR_TEXT_LENGTH];
@@ -23,11 +23,31 @@ int img_json_load(const char *data, size_t n, size_t max, json_t **ret, struct e
 	if (!j)
 		return err_set(e, ERR_REFUSED, "is no valid JSON: line %d: %s", je.line,
 			       str_printable(shown, sizeof(shown), je.text));
-	if (!json_is_object(j)) {
-		json_decref(j);
-		return err_set(e, ERR_REFUSED, "is no JSON object");
-	}
 	*ret = j;
+	return 0;
+}
+
+int img_json_load(const char *data, size_t n, size_t max, json_t **ret, struct err *e)
+{
+	_cleanup_json_ json_t *j = NULL;
+
+	if (load(data, n, max, &j, e) < 0)
+		return -1;
+	if (!json_is_object(j))
+		return err_set(e, ERR_REFUSED, "is no JSON object");
+	*ret = json_incref(j);
+	return 0;
+}
+
+int img_json_load_array(const char *data, size_t n, size_t max, json_t **ret, struct err *e)
+{
+	_cleanup_json_ json_t *j = NULL;
+
+	if (load(data, n, max, &j, e) < 0)
+		return -1;
+	if (!json_is_array(j))
+		return err_set(e, ERR_REFUSED, "is no JSON array");
+	*ret = json_incref(j);
 	return 0;
 }
 

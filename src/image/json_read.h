@@ -22,6 +22,8 @@ static inline void img_json_drop(json_t **j)
 
 /* Parses `n` bytes, at most `max`, whose value must be an object. The caller owns *ret. */
 int img_json_load(const char *data, size_t n, size_t max, json_t **ret, struct err *e);
+/* The same for a value that must be an array. */
+int img_json_load_array(const char *data, size_t n, size_t max, json_t **ret, struct err *e);
 /* The member `key` of `o` as an object or array, borrowed; NULL in *ret when missing or null. -1
  * when it is of another type, or an array of more than `max` elements. `where` names `o` ("" at
  * top). */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "image/text.h"
 
 void img_record_free(struct img_record *r)
@@ -170,6 +171,14 @@ static int read_line(struct img_record *r, const char *key, char *value, struct 
 	return read_other(r, key, value, e);
 }
 
+static bool normalised(const char *path)
+{
+	char same[4096];
+	struct err e;
+
+	return path_normalise(path, same, &e) == 0 && !strcmp(path, same);
+}
+
 static int check(const struct img_record *r, struct err *e)
 {
 	for (size_t i = 0; i < N_FIELDS; i++)
@@ -180,14 +189,15 @@ static int check(const struct img_record *r, struct err *e)
 		e->kind = ERR_REFUSED;
 		return -1;
 	}
-	if (*r->workdir && *r->workdir != '/')
-		return err_set(e, ERR_REFUSED, "workdir: it is not absolute");
+	if (*r->workdir && !normalised(r->workdir))
+		return err_set(e, ERR_REFUSED, "workdir: it is not absolute and normalised");
 	for (size_t i = 0; i < r->env.n; i++)
 		if (!strchr(r->env.v[i], '=') || *r->env.v[i] == '=')
 			return err_set(e, ERR_REFUSED, "env: one is not NAME=VALUE");
 	for (size_t i = 0; i < r->volumes.n; i++)
-		if (*r->volumes.v[i] != '/')
-			return err_set(e, ERR_REFUSED, "volume: one is not absolute");
+		if (!normalised(r->volumes.v[i]))
+			return err_set(e, ERR_REFUSED,
+				       "volume: one is not absolute and normalised");
 	return 0;
 }
 

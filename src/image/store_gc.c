@@ -234,7 +234,7 @@ static int one_draft(void *ctx, int dir, const char *name, struct err *e)
 
 	if (fd < 0)
 		return 0;
-	if (store_draft_remove(gc->s, name, fd, e) == 0) {
+	if (store_draft_remove(gc->s, name, fd, false, e) == 0) {
 		gc->done.drafts += !gone;
 	} else if (e->kind != ERR_REFUSED && gc->first.kind == ERR_NONE) {
 		err_prefix(e, "draft/%s of the store of images", name);

@@ -11,8 +11,9 @@
 /* Takes the lock for changing names: a descriptor that holds it until closed. Never held while
  * something is waited for or removed. */
 int store_lock(const struct img_store *s, struct err *e);
-/* Makes the file dir/name, or replaces it, by way of draft/: it is on the disk when it gets its
- * name. The lock is held. */
+/* Makes the file dir/name, or replaces it, by way of draft/: its content is on the disk when it
+ * gets its name; that it has it is for the caller to bring there (fsync of dir). The lock is held.
+ */
 int store_put(const struct img_store *s, int dir, const char *name, const void *data, size_t n,
 	      struct err *e);
 /* Opens a directory without following a link, and locks it (LOCK_SH, LOCK_EX) without waiting. -1
@@ -20,8 +21,11 @@ int store_put(const struct img_store *s, int dir, const char *name, const void *
 int store_hold(int dir, const char *name, int how);
 /* A name that nothing in draft/ has. */
 int store_draft_name(const struct img_store *s, const char *kind, char ret[48]);
-/* Removes a draft whose lock (fd) is held; ERR_REFUSED when something in it is in use. */
-int store_draft_remove(const struct img_store *s, const char *name, int fd, struct err *e);
+/* Removes a draft whose lock (fd) is held; ERR_REFUSED when something in it is in use: what it put
+ * aside, or, unless it is the caller's own (mine), its tree, which a child of its maker may fill.
+ */
+int store_draft_remove(const struct img_store *s, const char *name, int fd, bool mine,
+		       struct err *e);
 /* The file's name of an image: the digits of its id. */
 const char *store_hex(const char *id);
 /* Whether a file of configs/ is "0123...ef" of 64 digits, maybe with .json: an image's. */

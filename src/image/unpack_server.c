@@ -33,7 +33,7 @@ obey(const struct img_store *s, const struct img_unpack_order *o, const int fds[
 	}
 	job.how = (struct img_unpack_how){ .limits = o->limits,
 					   .keep_owners = o->keep_owners,
-					   .lax_end = true, /* whoever orders compares the digest */
+					   .lax_end = o->lax_end,
 					   .lowers = lowers,
 					   .n_lowers = o->n_lowers };
 	img_unpack_child(&job, fds[BACK], parent);

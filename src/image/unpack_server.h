@@ -19,6 +19,7 @@ struct img_unpack_order {
 	uint64_t max_in;
 	struct img_unpack_limits limits;
 	bool keep_owners;
+	bool lax_end; /* see unpack.h */
 	size_t n_lowers;
 	char lowers[IMG_STACK_MAX][IMG_LAYER_NAME];
 };

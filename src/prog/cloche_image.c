@@ -23,6 +23,9 @@ static const struct {
 	int (*run)(int argc, char **argv);
 } verbs[] = {
 	{ "pull", image_pull },
+	{ "load", image_load },
+	{ "import", image_import },
+	{ "save", image_save },
 };
 
 int main(int argc, char **argv)

@@ -2,3 +2,6 @@
 #pragma once
 
 int image_pull(int argc, char **argv);
+int image_load(int argc, char **argv);
+int image_import(int argc, char **argv);
+int image_save(int argc, char **argv);

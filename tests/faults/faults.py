@@ -30,6 +30,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "lib"))
 import boxlib  # noqa: E402
+import stored  # noqa: E402
 
 ROLES = ("cloche", "idmap", "init", "net", "command", "listener", "mediate", "other")
 EPERM, ENOENT, EINTR, EIO, EAGAIN, ENOMEM, EBUSY, EINVAL, EMFILE, ENOSPC, ENOSYS, ECONNRESET, ENOBUFS = \
@@ -71,9 +72,9 @@ class Scenario:
     """`make(tree)` gives cloche's options; `modes` is what the witness does; `want` the fault, None for none; `partial` when the end may
     come before the witness has said all."""
 
-    def __init__(self, name, make, modes=(), want=None, rc=7, stdin=b"", fresh=False, json_=True, partial=False):
+    def __init__(self, name, make, modes=(), want=None, rc=7, stdin=b"", fresh=False, json_=True, partial=False, image=False):
         self.name, self.make, self.modes, self.want, self.rc = name, make, modes, want, rc
-        self.stdin, self.fresh, self.json, self.partial = stdin, fresh, json_, partial
+        self.stdin, self.fresh, self.json, self.partial, self.image = stdin, fresh, json_, partial, image
 
 
 SCENARIOS = [
@@ -83,6 +84,7 @@ SCENARIOS = [
                                   "--read-only", "--cpus", "1", "--memory", "64m", "--workspace-max", "1g", "--cap-add", "NET_BIND_SERVICE",
                                   "--ulimit", "nofile=64:128"]),
     Scenario("rootfs", lambda t: ["--rootfs", t / "root", "--network", "host"]),
+    Scenario("image", lambda t: ["--image", "img", "--pull", "never", "--read-only", "--tmpfs", "/scratch:1m"], image=True),
     Scenario("supervised", lambda t: ["--supervised", "--pids", "8"], ["pids"]),
     Scenario("untrusted", lambda t: ["--security-profile", "untrusted", "--workspace", t / "ws"], ["connect"]),
     Scenario("terminal", lambda t: ["-t"], json_=False),
@@ -131,7 +133,7 @@ def facts(text, report):
                 continue
         elif name == "mount":
             value = re.sub(r"/proc/self/fd/\d+", "/proc/self/fd/N", " ".join(value.split()[3:]))
-            value = re.sub(r"mnt_id=\d+|index=\w+", "", value)
+            value = re.sub(r"mnt_id=\d+|index=\w+", "", re.sub(r"\bd[0-9a-f]{20}\b", "LAYER", value))
             name = "mount " + (value.split() + ["?", "?"])[1]
         elif name == "ns":
             kind, _, link = value.partition(" ")
@@ -200,6 +202,10 @@ class Bench:
             return self.homes.setdefault(sc.name, []).pop()
         except IndexError:
             path = pathlib.Path(tempfile.mkdtemp(prefix=sc.name, dir=self.top / "home"))
+            if sc.image:
+                store = stored.Store(path)
+                store.image("img", [store.layer(stored.files(etc__passwd="root:x:0:0::/root:/x\n", low="x")), store.layer(stored.files(usr__top="x"))],
+                            volume=["/data"], workdir="/work")
             if not sc.fresh:
                 self.start(sc, path)
             return path
@@ -207,7 +213,8 @@ class Bench:
     def give_back(self, sc, home):
         """A store in which a fault left something else is of no use to the next run."""
         store = home / "store"
-        if not sc.fresh and store.is_dir() and len(list(store.glob("host-*"))) == 1 and len(list(store.iterdir())) == 1:
+        one = "images" if sc.image else "host-*"
+        if not sc.fresh and store.is_dir() and len(list(store.glob(one))) == 1 and len(list(store.iterdir())) == 1:
             self.homes[sc.name].append(home)
         else:
             shutil.rmtree(home, ignore_errors=True)

@@ -94,7 +94,7 @@ def test_documented_command(bench, where, line):
     d, home = bench
     env = dict(boxlib.base_env(), HOME=str(home))
     env["PATH"] = f"{d}/bin:{env['PATH']}"
-    if re.match(r"cloche (images|inspect|rm|prune)\b", bare):
+    if re.match(r"cloche (images|inspect|rm|prune|save)\b", bare):
         stock(home)
     r = subprocess.run(["sh", "-c", line], cwd=d, env=env, capture_output=True, timeout=boxlib.HANG, check=False,
                        stdin=subprocess.DEVNULL)

@@ -54,7 +54,7 @@ def user(home):
 
 
 @pytest.fixture(scope="module")
-def registry():
+def registry(leftovers):
     with Registry(tls=True, auth=True) as r:
         yield r
 
@@ -143,7 +143,7 @@ def test_platforms(user, registry, image):
     assert user.says(ref, "cat", "/etc/platform") == ARCH + "\n"
     other = {"amd64": "arm64", "arm64": "amd64"}[ARCH]
     user.pulled(*registry.trust, "--platform", "linux/" + other, ref, env=login)
-    assert any(("arch", other) in map(tuple, user.store.record(h)) for h in user.store.images())
+    assert any(("arch", other) in user.store.record(h) for h in user.store.images())
     one_line(user.pull(*registry.trust, "--platform", "linux/s390x", ref, env=login), "s390x", "arm64", re.escape(ref))
 
 
@@ -170,8 +170,11 @@ def test_codecs(user, faulty, image, name):
 def test_more_layers_than_a_mount_takes(user, faulty, image):
     ref = faulty.serve(image("deep"), "team/deep:1")
     user.pulled(*faulty.trust, ref)
-    assert user.says(ref, "sh", "-c", "ls /deep | wc -l; cat /last /deep/0 /deep/139; ls /gone 2>/dev/null").split() == ["140", "139", "0", "139"]
-    assert user.store.faults() == []
+    seen = user.says(ref, "sh", "-c", "ls /deep | wc -l; cat /last /deep/0 /deep/139; test ! -e /gone && echo gone")
+    assert seen.split() == ["140", "139", "0", "139", "gone"]
+    # The layers that were merged are kept for other images until prune.
+    assert user.cloche("prune").rc == 0 and user.store.faults() == []
+    assert user.says(ref, "cat", "/last") == "139\n"
 
 
 @pytest.mark.parametrize("kind", [{"auth": True}, {"token": True}, {"token": True, "auth": True}, {"tls": True}], ids=str)
@@ -197,7 +200,7 @@ def test_layers_are_shared(user, faulty, image):
         assert user.cloche("rm", ref).rc == 0
     user.cloche("prune")
     assert len(user.store.layers()) == 2 and user.store.faults() == []
-    assert user.says(refs[2], "nginx", "-v") == ""
+    assert user.says(refs[2], "nginx", "-v", opts=("--pull", "never", "--entrypoint", "")) == ""
 
 
 def test_pulled_again_nothing_is_fetched(user, faulty, image):
@@ -231,11 +234,12 @@ def test_four_at_once(user, image, how):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             done = list(pool.map(go, range(4)))
     assert [r.rc for r in done] == [0] * 4, done
+    layers = {d["digest"] for d in image("many").opened()[0]["layers"]}
     assert len({r.out for r in done}) == 1
     assert user.store.faults() == [] and len(user.store.layers()) == 20
     # One of them fetched; the others found it there.
-    blobs = [q.path for q in faulty.seen if q.is_blob and q.method == "GET"]
-    assert len(blobs) == len(set(blobs)), blobs
+    fetched = [q.path.rsplit("/", 1)[1] for q in faulty.seen if q.is_blob and q.method == "GET"]
+    assert sorted(d for d in fetched if d in layers) == sorted(layers)
 
 
 def test_rate_limit_is_waited_out(user, faulty, image):
@@ -327,7 +331,7 @@ BROKEN = {
     "a manifest of nothing": (manifests(200, b"{}"), "layers|schemaVersion|JSON|digest"),
     "a web page": (manifests(200, b"<html>welcome</html>", "text/html"), "content type|JSON|html"),
     "errors": (lambda q: q.reply(500, {}, b"\x1b[31mno"), "500"),
-    "forbidden": (manifests(403, b'{"errors":[{"code":"DENIED","message":"\\u001b]0;evil\\u0007 no"}]}'), "403|denied|refused"),
+    "forbidden": (manifests(403, b'{"errors":[{"code":"DENIED","message":"\\u001b]0;evil\\u0007 no"}]}'), "refuses|denied"),
     "hanging up": (lambda q: q.hang_up(), "."),
     "redirects in a ring": (lambda q: q.reply(307, {"Location": q.path}) if q.is_blob else None, "redirect"),
     "a redirect to a file": (lambda q: q.reply(307, {"Location": "file:///etc/passwd"}) if q.is_blob else None, "redirect|protocol|http"),
@@ -348,7 +352,7 @@ def test_broken_registry(user, faulty, image, name):
 
 def test_nobody_listens(user, faulty):
     r = user.pull("--timeout", "20s", "--insecure", "127.0.0.1:1/team/x:1")
-    one_line(r, "127.0.0.1:1", "connect|refused")
+    one_line(r, "127.0.0.1:1", "be reached")
 
 
 def test_full_disk(user, faulty, image):

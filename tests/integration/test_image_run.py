@@ -181,6 +181,15 @@ def test_as_many_layers_as_a_mount_takes(store, base, run):
     assert r.rc == 125 and b"128 layers" in r.err, r
 
 
+def test_a_layer_twice(store, base, run):
+    """As images have that say COPY or ENV twice: what the upper one gives and hides is what counts."""
+    one = store.layer(lambda d: [files(f="one", d__x="one")(d), whiteout(d / "gone")])
+    two = store.layer(lambda d: [files(f="two", d__y="two", gone="two")(d), whiteout(d / "d" / "x")])
+    store.image("twice", [base, one, two, one, base])
+    r = run("--image", "twice", "--", "sh", "-c", "cat /f; ls /d /gone 2>/dev/null; echo")
+    assert r.out == b"one/d:\nx\ny\n\n", r
+
+
 def test_not_there(store, base, run):
     store.image("here", [base], arch="s390x")
     for args, rc, says in ((["--image", "gone", "--pull", "never", "--", "true"], 125, b"docker.io/library/gone:latest is not in the store"),
@@ -193,6 +202,10 @@ def test_not_there(store, base, run):
         assert r.rc == rc and says in r.err and r.err.count(b"\n") == 1, r
     o = run("--image", "gone", "--pull", "never", "--", "true", json=True).o
     assert (o.fault_type, o.fault["stage"], o["image"]) == ("startup_failed", "image", None)
+    low = store.layer(lambda d: [(d / "foreign").write_bytes(b"\x7fELF" + bytes(60)), (d / "foreign").chmod(0o755)])
+    store.image("here", [base, low], arch="s390x")
+    r = run("--image", "here", "--", "/foreign")
+    assert r.rc == 126 and re.search(rb"note: the image is for linux/s390x, this machine is linux/(amd64|arm64)\n", r.err), r
     # Where there is no store, none is made.
     nowhere = store.home / "nowhere"
     r = boxlib.box("--image", "gone", "--pull", "never", "--", "true", env={"CLOCHE_HOME": str(nowhere)}, json=False)

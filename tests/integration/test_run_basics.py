@@ -242,7 +242,7 @@ def test_timing_and_usage_are_in_the_outcome(box):
 def test_outcome_has_exactly_the_documented_fields(box):
     o = box("true").o
     want = {"exit_code", "signal", "stdout", "stderr", "fault", "duration_ms", "truncated", "stdout_cut", "stderr_cut", "usage", "limits",
-            "events", "denied", "notes"}
+            "image", "events", "denied", "notes"}
     assert set(o) == want, set(o) ^ want
     assert set(o["limits"]) == {"memory", "pids", "cpus", "timeout", "output", "file_size", "open_files", "workspace_max",
                                 "io_weight"}

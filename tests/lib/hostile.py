@@ -3,6 +3,7 @@
 Each row is one or more layers above the image `busybox`. integration/test_image_hostile.py takes them through the built program. {outside} in
 a name or target is a directory of the test with a file `canary` in it, which nothing may touch.
 """
+import copy
 import dataclasses
 import gzip
 import struct
@@ -161,7 +162,9 @@ ROWS = {
     "a global header names": refused("a global header sets", pax((b"path", b"etc/passwd"), kind=b"g") + head("a")),
     "a global header comments": one(pax((b"comment", b"0123"), kind=b"g") + head("a", size=1) + padded(b"x"), tree={"a": b"x"}),
     "behind the end": refused("something behind the end", entry("a", "x"), END + head("etc/hidden") + END),
-    "no end": Hostile([head("a", size=5) + padded(b"xxxxx")], tree={"a": b"xxxxx"}),  # umoci writes such ones; the digest tells
+    # The digest says that it is whole; umoci writes such.
+    "no end": Hostile([head("a", size=5) + padded(b"xxxxx") + head("b", size=5) + b"yyyyy"], {"a": b"xxxxx", "b": b"yyyyy"}),
+    "no end behind a header of a header": Hostile([pax((b"path", b"a"))], refuse="cut short"),
     "cut in a file": Hostile([head("a", size=5000) + b"x" * 1024], refuse="in the middle"),
     "empty": Hostile([b""], refuse="cut short"),
     "no tar": Hostile([b"#!/bin/sh\nexit 0\n" * 100], refuse="no tar archive"),
@@ -209,7 +212,8 @@ def archive(entries, outside):
     for e in entries:
         if not isinstance(e, bytes):
             info, data = e
-            info = info.replace(name=filled(info.name, outside), linkname=filled(info.linkname, outside), deep=False)
+            info = copy.copy(info)
+            info.name, info.linkname = filled(info.name, outside), filled(info.linkname, outside)
             e = info, data
         made.append(e)
     return tar(*made)

@@ -1,7 +1,9 @@
 /* Who a box is: ids outside for a root caller, from the texts that uid_map has; --user for both kinds of root; HOME. */
 #include "request_env.h"
 
+#include "box/idrange.h"
 #include "engine/ids.h"
+#include "engine/range.h"
 
 #define WANTED 2113929216U /* what ids.c says of itself */
 
@@ -231,6 +233,50 @@ START_TEST(a_planted_passwd)
 }
 END_TEST
 
+START_TEST(lines_of_a_range)
+{
+	static const struct {
+		uint32_t own, n;
+		size_t lines;
+		struct idrange_line is[3];
+	} rows[] = {
+		{ 0, 65536, 2, { { 0, 77, 1 }, { 1, 100001, 65535 } } },
+		{ 1000, 65536, 3, { { 0, 100000, 1000 }, { 1000, 77, 1 }, { 1001, 101001, 64535 } } },
+		{ 65535, 65536, 2, { { 0, 100000, 65535 }, { 65535, 77, 1 } } },
+		{ 70000, 65536, 2, { { 0, 100000, 65536 }, { 70000, 77, 1 } } },
+		{ 0, 1, 1, { { 0, 77, 1 } } },
+		{ 5, 1, 2, { { 0, 100000, 1 }, { 5, 77, 1 } } },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct idrange_line got[3] = { 0 };
+
+		ck_assert_uint_eq(idrange_lines(rows[i].own, 77, 100000, rows[i].n, got), rows[i].lines);
+		ck_assert_msg(memcmp(got, rows[i].is, sizeof(got)) == 0, "row %zu", i);
+	}
+}
+END_TEST
+
+START_TEST(rows_of_subuid)
+{
+	static const char text[] = "# comment\n12345:7:7x\nbob:100000:65536\n\nal:200000:10\nalice:300000:5\nroot:0:10\nneg:-1:10\n"
+				   "much:4294967290:100\nnone:1:0\nhex:0x10:5\nshort:1\nbob:1:2\n12345:400000:65536";
+	static const struct {
+		const char *who;
+		uint32_t start, n; /* n 0: there is none */
+	} rows[] = { { "bob", 100000, 65536 }, { "al", 200000, 10 }, { "alice", 300000, 5 }, { "12345", 400000, 65536 }, { "root", 0, 0 },
+		     { "neg", 0, 0 }, { "much", 0, 0 }, { "none", 0, 0 }, { "hex", 0, 0 }, { "short", 0, 0 }, { "bo", 0, 0 },
+		     { "# comment", 0, 0 }, { "x", 0, 0 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint32_t start = 0, n = 0;
+		bool found = range_find(text, rows[i].who, &start, &n);
+
+		ck_assert_msg(found == (rows[i].n > 0) && start == rows[i].start && n == rows[i].n, "%s: %d %u %u", rows[i].who, found, start, n);
+	}
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -240,6 +286,8 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, users_of_the_host_image);
 	tcase_add_test(tc, users_that_are_none);
 	tcase_add_test(tc, outside);
+	tcase_add_test(tc, lines_of_a_range);
+	tcase_add_test(tc, rows_of_subuid);
 	tcase_add_test(tc, users_of_a_directory);
 	tcase_add_test(tc, a_planted_passwd);
 }

@@ -351,6 +351,27 @@ static void missing(const char *says)
 	ck_assert_int_eq(e.num, ENOENT);
 }
 
+/* A mount takes no directory twice. */
+START_TEST(a_layer_twice)
+{
+	char want[100];
+
+	layer(passwd, NULL, NULL);
+	layer(NULL, NULL, NULL);
+	rec.layers[2] = rec.layers[0];
+	rec.layers[3] = rec.layers[1];
+	rec.layers[4] = rec.layers[1];
+	rec.n_layers = 5;
+	publish();
+	prepares();
+	snprintf(want, sizeof(want), "%s:%s", rec.layers[1].name, rec.layers[0].name);
+	ck_assert_str_eq(pr.spec.root.lowers, want);
+	ck_assert_uint_eq(pr.spec.root.layers.n, 2);
+	for (size_t i = 0; i < 2; i++)
+		ck_assert_int_ge(fcntl(pr.spec.root.layers.fds[i], F_GETFD), 0);
+}
+END_TEST
+
 START_TEST(not_there)
 {
 	char path[200];
@@ -389,6 +410,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, environment);
 	tcase_add_test(tc, places_and_the_root);
 	tcase_add_test(tc, held);
+	tcase_add_test(tc, a_layer_twice);
 	tcase_add_test(tc, not_there);
 }
 

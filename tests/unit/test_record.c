@@ -20,7 +20,7 @@ static void add(struct img_words *w, const char *s)
 START_TEST(test_round_trip)
 {
 	struct img_record r = { .id = ID, .manifest = ID, .platform = { "linux", "arm", "v7" }, .created = 1700000000, .n_layers = 2,
-				.workdir = "/a b\n%41", .user = "www:33", .stop_signal = 37 },
+				.workdir = "/a b%41", .user = "www:33", .stop_signal = 37 },
 			  back = { 0 };
 	_cleanup_buf_ struct buf text, again;
 
