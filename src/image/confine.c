@@ -121,61 +121,23 @@ static const struct call unpack_calls[] = {
 #endif
 };
 
-static const struct call fetch_calls[] = {
-	/* What the above leave out of memory: a library that is loaded late (name services). */
-	{ SYS_mmap },
-	{ SYS_mprotect },
-	/* Sockets. */
-	{ SYS_socket, FAMILY, 0, 0 },
-	{ SYS_socketpair, IS, 0, AF_UNIX },
-	{ SYS_connect },
-	{ SYS_bind },
-	{ SYS_sendto },
-	{ SYS_recvfrom },
+static const struct call store_calls[] = {
+	/* Orders to the process that unpacks, and its answers. */
 	{ SYS_sendmsg },
 	{ SYS_recvmsg },
-	{ SYS_sendmmsg },
-	{ SYS_recvmmsg },
-	{ SYS_getsockname },
-	{ SYS_getpeername },
-	{ SYS_setsockopt },
-	{ SYS_getsockopt },
-	{ SYS_shutdown },
-	/* TIOCSTI would type on the caller's terminal. */
-	{ SYS_ioctl, NOT, 1, TIOCSTI },
 	{ SYS_pipe2 },
 	{ SYS_ppoll },
-	{ SYS_pselect6 },
-	{ SYS_epoll_create1 },
-	{ SYS_epoll_ctl },
-	{ SYS_epoll_pwait },
-	{ SYS_eventfd2 },
-	/* Threads (name services are asked by one). */
-	{ SYS_clone, HAS_BITS, 0, CLONE_THREAD },
 	{ SYS_wait4 },
-	{ SYS_set_robust_list },
-	{ SYS_set_tid_address },
-#ifdef SYS_rseq
-	{ SYS_rseq },
-#endif
-	{ SYS_getppid },
+	/* How wide the terminal is. TIOCSTI would type on it. */
+	{ SYS_ioctl, NOT, 1, TIOCSTI },
 	{ SYS_getuid },
 	{ SYS_geteuid },
 	{ SYS_getgid },
 	{ SYS_getegid },
-	{ SYS_rt_sigtimedwait },
-	{ SYS_prlimit64, IS, 0, 0 },
-	{ SYS_sched_yield },
-	{ SYS_sched_getaffinity },
-	{ SYS_membarrier },
-	/* Time. */
 	{ SYS_gettimeofday },
 	{ SYS_nanosleep },
 	{ SYS_clock_nanosleep },
-	{ SYS_clock_getres },
-	{ SYS_uname },
-	{ SYS_sysinfo },
-	/* The store. */
+	/* Names of its own. */
 	{ SYS_flock },
 	{ SYS_fsync },
 	{ SYS_fdatasync },
@@ -190,7 +152,6 @@ static const struct call fetch_calls[] = {
 	{ SYS_statfs },
 	{ SYS_fstatfs },
 	{ SYS_fremovexattr },
-	{ SYS_dup3 },
 #ifdef SYS_open
 	{ SYS_access },
 	{ SYS_readlink },
@@ -200,12 +161,57 @@ static const struct call fetch_calls[] = {
 	{ SYS_rename },
 	{ SYS_link },
 	{ SYS_symlink },
-	{ SYS_dup2 },
 	{ SYS_pipe },
 	{ SYS_poll },
+	{ SYS_time },
+#endif
+};
+
+static const struct call fetch_calls[] = {
+	/* What the above leave out of memory: a library that is loaded late (name services). */
+	{ SYS_mmap },
+	{ SYS_mprotect },
+	/* Sockets. */
+	{ SYS_socket, FAMILY, 0, 0 },
+	{ SYS_socketpair, IS, 0, AF_UNIX },
+	{ SYS_connect },
+	{ SYS_bind },
+	{ SYS_sendto },
+	{ SYS_recvfrom },
+	{ SYS_sendmmsg },
+	{ SYS_recvmmsg },
+	{ SYS_getsockname },
+	{ SYS_getpeername },
+	{ SYS_setsockopt },
+	{ SYS_getsockopt },
+	{ SYS_shutdown },
+	{ SYS_pselect6 },
+	{ SYS_epoll_create1 },
+	{ SYS_epoll_ctl },
+	{ SYS_epoll_pwait },
+	{ SYS_eventfd2 },
+	/* Threads (name services are asked by one). */
+	{ SYS_clone, HAS_BITS, 0, CLONE_THREAD },
+	{ SYS_set_robust_list },
+	{ SYS_set_tid_address },
+#ifdef SYS_rseq
+	{ SYS_rseq },
+#endif
+	{ SYS_getppid },
+	{ SYS_rt_sigtimedwait },
+	{ SYS_prlimit64, IS, 0, 0 },
+	{ SYS_sched_yield },
+	{ SYS_sched_getaffinity },
+	{ SYS_membarrier },
+	/* Time. */
+	{ SYS_clock_getres },
+	{ SYS_uname },
+	{ SYS_sysinfo },
+	{ SYS_dup3 },
+#ifdef SYS_open
+	{ SYS_dup2 },
 	{ SYS_select },
 	{ SYS_epoll_wait },
-	{ SYS_time },
 #endif
 };
 
@@ -280,12 +286,18 @@ static void allow(struct code *c, const struct call *call)
 }
 
 /* What each work needs beside what unpacking does. */
-static const struct {
+struct calls {
 	const struct call *calls;
 	size_t n;
-} works[IMG_WORK_N] = {
-	[IMG_WORK_SERVE] = { serve_calls, sizeof(serve_calls) / sizeof(serve_calls[0]) },
-	[IMG_WORK_FETCH] = { fetch_calls, sizeof(fetch_calls) / sizeof(fetch_calls[0]) },
+};
+#define CALLS(v)                                                                                   \
+	{                                                                                          \
+		v, sizeof(v) / sizeof(v[0])                                                        \
+	}
+static const struct calls works[IMG_WORK_N][2] = {
+	[IMG_WORK_SERVE] = { CALLS(serve_calls) },
+	[IMG_WORK_STORE] = { CALLS(store_calls) },
+	[IMG_WORK_FETCH] = { CALLS(fetch_calls), CALLS(store_calls) },
 };
 
 static int seccomp(enum img_work work, struct err *e)
@@ -301,8 +313,9 @@ static int seccomp(enum img_work work, struct err *e)
 	/* x32 */
 	op(&c, BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);
 	RETURN(&c, SECCOMP_RET_KILL_PROCESS);
-	for (size_t i = 0; i < works[work].n; i++)
-		allow(&c, &works[work].calls[i]);
+	for (size_t k = 0; k < 2; k++)
+		for (size_t i = 0; i < works[work][k].n; i++)
+			allow(&c, &works[work][k].calls[i]);
 	for (size_t i = 0; i < sizeof(unpack_calls) / sizeof(unpack_calls[0]); i++)
 		allow(&c, &unpack_calls[i]);
 	RETURN(&c, REFUSE);
