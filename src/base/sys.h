@@ -36,15 +36,6 @@
 #define SYS_landlock_restrict_self 446
 #endif
 
-/* Built with the address sanitizer: by gcc, or by clang. */
-#ifdef __SANITIZE_ADDRESS__
-#define SYS_SANITIZED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SYS_SANITIZED
-#endif
-#endif
-
 /* clone3(2) */
 struct sys_clone_args {
 	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,

@@ -111,6 +111,7 @@ static const struct call unpack_calls[] = {
 	{ SYS_rt_sigaction },
 	{ SYS_rt_sigprocmask },
 	{ SYS_rt_sigreturn },
+	{ SYS_sigaltstack },
 	{ SYS_restart_syscall },
 	{ SYS_exit },
 	{ SYS_exit_group },

@@ -11,6 +11,15 @@
 
 #include "base/err.h"
 
+/* A program with the sanitizers needs memory without bound. */
+#if defined(__SANITIZE_ADDRESS__)
+#define IMG_SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define IMG_SANITIZED
+#endif
+#endif
+
 /* That the kernel has what img_confine needs. */
 int img_confine_ready(struct err *e);
 

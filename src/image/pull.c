@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -138,6 +139,9 @@ static int lock_in(struct pull *p, struct err *e)
 		how.n_reads += fds[how.n_reads] >= 0;
 	}
 	r = img_confine_rights(e);
+	/* There may be a password in this memory. */
+	if (r == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		r = err_sys(e, "keep the memory from others");
 	if (r == 0)
 		r = img_confine(&how, e);
 	while (how.n_reads > 0)

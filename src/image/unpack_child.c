@@ -86,7 +86,7 @@ static int lock_in(const struct img_unpack_job *job, int back, struct err *e)
 	if (close_others(job, back, e) < 0 || limit(RLIMIT_CORE, 0, e) < 0 ||
 	    limit(RLIMIT_NPROC, 0, e) < 0)
 		return -1;
-#ifndef SYS_SANITIZED /* its shadow memory is beyond any limit */
+#ifndef IMG_SANITIZED
 	if (limit(RLIMIT_DATA, MEMORY_MAX, e) < 0)
 		return -1;
 #endif

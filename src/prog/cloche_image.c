@@ -5,11 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/sys.h"
+#include "image/confine.h"
 #include "prog/image_verbs.h"
 
-#ifdef SYS_SANITIZED
-/* The search for leaks makes a process, which is not to be had behind the locks. */
+#ifdef IMG_SANITIZED
+/* Leaks are looked for by tracing, which a process that has locked itself in can't do. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {

@@ -102,24 +102,23 @@ def test_killed_at_any_moment(image, home):
 def test_killed_while_it_reads_a_file(image, home, verb):
     """The same for archives, which report nothing: a few moments of the time that it takes."""
     env, store = {"CLOCHE_HOME": str(home / "cloche")}, Store(home / "cloche")
-    made = image("python").copy(home / "layout")
+    made = image("base").copy(home / "layout")
     file = home / "archive.tar"
     if verb == "load":
         rows = json.loads((made.path / "index.json").read_bytes())
-        rows["manifests"][0]["annotations"] = {"org.opencontainers.image.ref.name": "x.invalid/python:1"}
+        rows["manifests"][0]["annotations"] = {"org.opencontainers.image.ref.name": "x.invalid/base:1"}
         (made.path / "index.json").write_text(json.dumps(rows))
         made.archive(file)
         words = ["load", "-q", file]
     else:
         file.write_bytes(made.blob_path(made.opened()[0]["layers"][-1]["digest"]).read_bytes())
-        words = ["import", "-q", file, "python"]
+        words = ["import", "-q", file, "base"]
     began = time.monotonic()
     assert boxlib.cloche(*words, env=env, timeout=300).rc == 0
     took = time.monotonic() - began
     ref = store.names()[0]
     good = store.kept()
-    boxlib.cloche("rm", ref if verb == "load" else "local/python", env=env)
-    boxlib.cloche("prune", env=env)
+    assert boxlib.cloche("rm", ref, env=env).rc == 0 and boxlib.cloche("prune", env=env).rc == 0
     empty = store.state()
     assert store.faults() == []
     for n in range(max(4, KILLS // 5)):
@@ -132,6 +131,5 @@ def test_killed_while_it_reads_a_file(image, home, verb):
         assert boxlib.wait_for(lambda: not boxlib.children_of(os.getpid()), timeout=20), boxlib.children_of(os.getpid())
         assert boxlib.cloche(*words, env=env, timeout=300).rc == 0
         assert len(store.kept()["names"]) == len(good["names"]) and store.faults() == [], store.faults()
-        boxlib.cloche("rm", ref if verb == "load" else "local/python", env=env)
-        boxlib.cloche("prune", env=env)
+        assert boxlib.cloche("rm", ref, env=env).rc == 0 and boxlib.cloche("prune", env=env).rc == 0
         assert store.state() == empty and store.faults() == []

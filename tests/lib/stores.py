@@ -2,7 +2,6 @@
 import os
 import pathlib
 import stat
-import urllib.parse
 
 
 class Store:
@@ -18,12 +17,15 @@ class Store:
             return []
 
     def names(self):
-        return [urllib.parse.unquote(n) for n in self.ls("names")]
+        """The references that lead somewhere."""
+        return [v for n in self.ls("names") for k, v in self.lines("names", n) if k == "ref"]
+
+    def lines(self, *path):
+        """[(key, value)] of one of its text files."""
+        return [tuple((line.split(" ", 1) + [""])[:2]) for line in self.path.joinpath(*path).read_text(encoding="utf-8").splitlines()]
 
     def record(self, hexa):
-        """The lines of an image's record: [(key, value)]."""
-        lines = (self.path / "configs" / hexa).read_text(encoding="utf-8").splitlines()
-        return [(line.split(" ", 1) + [""])[:2] for line in lines]
+        return self.lines("configs", hexa)
 
     def images(self):
         """{id: [layer, ...]}, lowest first."""
