@@ -350,6 +350,20 @@ def test_a_part_that_is_gone_is_mended_by_loading_again(store, image, home):
         assert len(store.inspect(NAME)["layers"]) == 2 and store.is_clean()
 
 
+def test_saving_ended_in_the_middle(store, image, home):
+    """The file is there whole, or not at all, and nothing lies beside it."""
+    store.cloche("load", named(image("python").copy(home / "l")).archive(home / "a.tar"))
+    (home / "out").mkdir()
+    for wait in (0.0, 0.02, 0.05, 0.1, 0.2):
+        p = subprocess.Popen([boxlib.CLOCHE, "save", "-o", home / "out" / "s.tar", NAME], env={**boxlib.base_env(), **store.env}, stderr=subprocess.DEVNULL)
+        time.sleep(wait)
+        p.send_signal(signal.SIGINT)
+        p.wait(timeout=boxlib.HANG)
+        assert set(os.listdir(home / "out")) <= {"s.tar"} and (p.returncode in (0, -signal.SIGINT)), p.returncode
+    store.cloche("save", "-o", home / "out" / "s.tar", NAME)
+    assert tarfile.is_tarfile(home / "out" / "s.tar")
+
+
 @pytest.mark.root
 def test_a_full_disk(store, image, home):
     """One line that names the image and the way out; what was there stays, and nothing else."""
