@@ -16,6 +16,7 @@ import time
 
 import boxlib
 import pytest
+import stored
 from layout import ARCH, Layout, entry, folder, hardlink, symlink, tar
 
 NAME = "x.invalid/team/app:1"
@@ -295,6 +296,19 @@ USAGE = [["load"], ["load", "a", "b"], ["load", "--name", "host", "a"], ["load",
 def test_usage(store, argv):
     r = store.cloche(*argv, rc=2)
     assert r.err.count(b"\n") == 1 and not store.top.exists(), r
+
+
+def test_an_image_that_was_made_here_has_a_config_too(store, home):
+    """Of images without a config document, all that their record says is saved."""
+    s = stored.Store(home)
+    s.image("x.invalid/made:1", [s.layer(lambda d: (d / "file").write_text("x"))], env=["A=\xe4"], entrypoint=["/init"], cmd=[], workdir="/srv", user="1:2",
+            stop_signal=10, volume=["/data"])
+    store.cloche("save", "-o", home / "s.tar", "x.invalid/made:1")
+    got = json.loads(skopeo("inspect", "--config", f"oci-archive:{home}/s.tar"))
+    assert got["config"] == {"Env": ["A=\xe4"], "Entrypoint": ["/init"], "WorkingDir": "/srv", "User": "1:2", "StopSignal": "10", "Volumes": {"/data": {}}}
+    store.cloche("load", "--name", "again", home / "s.tar")
+    config = store.inspect("local/again")["config"]
+    assert config == {**store.inspect("x.invalid/made:1")["config"], "env": ["A=\xe4"]}
 
 
 def test_what_can_not_be_saved_or_written(store, image, home):
