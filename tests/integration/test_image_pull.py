@@ -386,7 +386,7 @@ def test_broken_registry(user, faulty, image, name):
 
 def test_nobody_listens(user, faulty):
     r = user.pull("--timeout", "20s", "--insecure", "127.0.0.1:1/team/x:1")
-    one_line(r, "127.0.0.1:1", "be reached")
+    one_line(r, "127.0.0.1:1", "no connection|be reached")
 
 
 def test_full_disk(user, faulty, image):
