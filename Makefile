@@ -95,6 +95,7 @@ test-long: test fuzz sanitize
 		tests/integration/test_image_pull.py -k "killed or large"
 	@bench/image
 	@CLOCHE_KILLS=1000 CLOCHE_PARALLEL=10000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py tests/integration/test_many.py
+	@PYTHON=$(PYTHON) tests/run tests/long
 	@tools/fresh-root
 
 analyze: $(B)/test-clang/build.ninja
@@ -104,6 +105,7 @@ fuzz: all
 bench: all
 	@tools/deps bench
 	@bench/start
+	@bench/pyc
 
 install: all
 	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
