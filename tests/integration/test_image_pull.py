@@ -500,6 +500,24 @@ def test_config_is_honoured(user, faulty, image):
     assert user.says(ref, "other") == "entry other\n"
 
 
+SERVE = """nginx -g "daemon off;" & n=$!
+for i in $(seq 600); do wget -qO- http://127.0.0.1:8080/ 2>/dev/null && break; kill -0 $n 2>/dev/null || break; sleep 0.1; done
+stat -c %u /var/lib/nginx/body
+kill -QUIT $n && wait $n; echo "rc $?"
+"""
+
+
+@pytest.mark.root
+def test_a_server_that_gives_up_its_privileges(user, faulty, image):
+    """nginx starts as root and serves as www-data: with a range of ids it does; with the one id of an ordinary box it says what it can't."""
+    ref = faulty.serve(image("server"), "team/server:1")
+    user.pulled(*faulty.trust, ref)
+    r = user.run(ref, "sh", "-c", SERVE, opts=("--pull", "never", "--entrypoint", "", "--uid-range"))
+    assert r.out == b"served\n33\nrc 0\n", r
+    r = user.run(ref, "sh", "-c", SERVE, opts=("--pull", "never", "--entrypoint", ""))
+    assert b"served" not in r.out and b"chown" in r.err, r
+
+
 def test_progress_as_json(user, faulty, image):
     ref = faulty.serve(image("many"), "team/many:1")
     r = user.cloche("pull", "--json", *faulty.trust, ref)
