@@ -92,6 +92,7 @@ test-long: test fuzz sanitize
 	@PYTHON=$(PYTHON) tools/mutants
 	@bench/many --at-once 1000 --in-a-row 10000
 	@CLOCHE_KILLS=1000 CLOCHE_PARALLEL=10000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py tests/integration/test_many.py
+	@PYTHON=$(PYTHON) tests/run tests/long
 	@tools/fresh-root
 
 analyze: $(B)/test-clang/build.ninja
@@ -101,6 +102,7 @@ fuzz: all
 bench: all
 	@tools/deps bench
 	@bench/start
+	@bench/pyc
 
 install: all
 	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \

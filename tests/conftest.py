@@ -167,7 +167,7 @@ def probe(probes_dir):
 
 @pytest.fixture(autouse=True, scope="module")
 def leftovers():
-    """What a module started is gone when it ends."""
+    """What a module started is gone when it ends. A service that a module keeps asks for this fixture, so that it ends before."""
     mounts, groups, temps = boxlib.mounts_now(), boxlib.groups_left(), boxlib.temp_left()
     before = set(boxlib.children_of(os.getpid()))
     yield

@@ -114,6 +114,31 @@ mutant("a rule lifts an argument check", (BUILD, "class == SC_ENOSYS || class ==
 mutant("memfds where memory is only sampled", (LAUNCH, ".hide_memfd = !memory,", ".hide_memfd = false,"),
        tests=[I + "test_limits.py::test_no_memory_out_of_sight"])
 
+# ---- set-up boxes ----
+SETTLE, SETUP = "src/image/settle.c", "src/engine/setup.c"
+mutant("a set-up box: owners and ids are tried", (BUILD, "class = rq->setup ? SC_ZERO : SC_ALLOW;", "class = SC_ALLOW;"),
+       tests=[S + "test_setup.py::test_nothing_of_it_is_done"])
+mutant("any box: owners and ids are lied about", (BUILD, "class = rq->setup ? SC_ZERO : SC_ALLOW;", "class = SC_ZERO;"),
+       tests=[S + "test_setup.py::test_nothing_of_it_is_done"])
+mutant("a set-up box: device nodes are tried", *((BUILD, f"class = SC_ARG_MKNOD_LIE{n};", "class = SC_ALLOW;") for n in (1, 2)),
+       tests=[S + "test_setup.py::test_no_device_is_made_or_kept"])
+mutant("any box may set set-id bits", (BUILD, "else if (rq->setup && class >= SC_ARG_MODE1", "else if (class >= SC_ARG_MODE1"),
+       tests=[S + "test_files.py::test_setid_bits"])
+mutant("a set-up box keeps the usual capabilities", (LOCKS, "return 1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_SETFCAP;", "return locks_cap_defaults();"),
+       tests=[S + "test_setup.py::test_locks_read_back"])
+mutant("set-id bits in a layer", (SETTLE, "if (fchmodat(dir, name, mode & 01777, 0) < 0)", "if (false)"), tests=["unit:settle"])
+mutant("file capabilities in a layer", (SETTLE, 'return strcmp(attr, "security.capability") != 0 &&', "return"), tests=["unit:settle"], who="root")
+mutant("sockets and devices in a layer", (SETTLE, "return unlinkat(dir, name, 0) < 0 ? failed(name, e) : 0;", "return 0;"), tests=["unit:settle"])
+mutant("attributes of overlayfs in a layer", (SETTLE, 'if (strncmp(attr, "user.overlay.", 13) == 0)\n\t\treturn false;', ""), tests=["unit:settle"])
+mutant("what is laid in for a setup stays", (SETUP, "drop_laid(s->draft.tree, &spec->root.entries[i], e) < 0", "false"),
+       tests=[I + "test_setup.py::test_files_laid_for_the_run_are_the_images_own_again"])
+mutant("the layer of another command is found", (SETUP, "\t\tkey_word(&b, *a);", "\t\tcontinue;"),
+       tests=[I + "test_setup.py::test_the_second_time_it_is_there"])
+mutant("the layer of another image is found", (SETUP, "key_word(&b, KEY_FORMAT);\n\tkey_word(&b, s->base->id);", "key_word(&b, KEY_FORMAT);"),
+       tests=[S + "test_setup.py::test_a_poisoned_layer_is_not_found"])
+mutant("what a setup writes has no limit", (LAUNCH, ": limits_watch_workspace(&b->limits, tree, e);", ": 0;"),
+       tests=[I + "test_setup.py::test_a_command_that_fails_leaves_nothing"])
+
 # ---- the listener ----
 mutant("an escape is only refused",
        (NOTIFY, "case SC_END:\n\t\tend_box(n, req); /* never answered: the caller dies where it stands */\n\t\treturn;",
@@ -134,7 +159,9 @@ mutant("FIFOs under untrusted", ("src/box/mount_scan.c", "if (scan_dir(&s, open_
 
 # ---- Landlock and cloche's own file ----
 mutant("no Landlock", (LOCKS, "if (abi < 2) /* ABI 1", "if (abi < 100) /* ABI 1"), tests=[S + "test_sockets.py::test_abstract_sockets"])
+# To execute a file is to read it as well.
 mutant("Landlock: execute", (LOCKS, "SYS_LANDLOCK_FS_REFER | SYS_LANDLOCK_FS_EXECUTE |", "SYS_LANDLOCK_FS_REFER |"),
+       (LOCKS, "SYS_LANDLOCK_FS_WRITE_FILE | SYS_LANDLOCK_FS_READ_FILE |", "SYS_LANDLOCK_FS_WRITE_FILE |"),
        tests=[S + "test_init.py::test_the_program_is_not_run_inside"])
 mutant("device nodes, by Landlock and the filter", (LOCKS, "inside | SYS_LANDLOCK_FS_MAKE_CHAR | SYS_LANDLOCK_FS_MAKE_BLOCK", "inside"),
        *((BUILD, f"return put_mode(b, {n}, SC_SETID_BITS | SC_DEVICE_BIT);", f"return put_mode(b, {n}, SC_SETID_BITS);") for n in (1, 2)),
@@ -154,8 +181,7 @@ mutant("neither death signal nor life pipe", (INIT, "prctl(PR_SET_PDEATHSIG, SIG
 mutant("init's argv tells of the caller", (INIT, "memset(a->title, 0, a->title_len);", ";"),
        tests=[S + "test_init.py::test_init_shows_nothing_of_the_caller_in_argv"])
 mutant("core dumps", (RLIMITS, "want_limit(&w[RLIMIT_CORE], 1, 1);", ";"), tests=[S + "test_ids.py::test_core_dumps_are_off"])
-mutant("descriptors stay", (INIT, "unsigned keep[4 + PLAN_SOURCES_MAX], n = 0, from = 3;",
-                            "unsigned keep[4 + PLAN_SOURCES_MAX], n = 0, from = 3;\n\n\tif (!e->num)\n\t\treturn 0;"),
+mutant("descriptors stay", (INIT, "if (sys_close_range(from, ~0U) < 0)", 'if (sys_close_range(from, ~0U) < 0 || open("/", O_RDONLY) < 0)'),
        (COMMAND, "if (sys_close_range(3, ~0U) < 0)", "if (false)"), tests=[S + "test_ids.py::test_only_three_descriptors"])
 mutant("the caller's environment", ("src/engine/env.c", "if (env_base(p, e) < 0)\n\t\treturn -1;",
                                     "extern char **environ;\n\n\tif (env_base(p, e) < 0)\n\t\treturn -1;\n"
@@ -341,5 +367,6 @@ EQUIVALENT = {
                                   "group, which may come too late anyhow",
     "a unit that is stopped between two steps of a start": "whether a test meets that moment is chance",
     "the lock of a living cloche's group": "the kernel removes no group with a process in it",
+    "the mode of a draft": "the store is closed to others as well",
     "setgroups": "the kernel takes no map of an ordinary user's without it",
 }

@@ -50,6 +50,7 @@ static void choose_filter(struct live *b, int memory, struct err *e)
 	const struct box_spec *s = b->spec;
 
 	*rq = (struct sc_request){ .untrusted = s->profile == BOX_PROFILE_UNTRUSTED,
+				   .setup = s->setup,
 				   .hide_memfd = !memory,
 				   .rules = s->rules,
 				   .n_rules = s->n_rules };
@@ -126,9 +127,18 @@ static void stand_in_skeleton(struct live *b)
 	b->skeleton = fd_steal(&dir); /* its lock keeps sweeps away while the box lives */
 }
 
+/* The same for what a set-up box keeps. */
+static int stand_in_draft(struct live *b, struct err *e)
+{
+	if (!b->spec->setup)
+		return 0;
+	b->cwd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fchdir(b->spec->draft) < 0 ? err_sys(e, "enter the draft of the new layer") : 0;
+}
+
 static void stand_back(struct live *b)
 {
-	if (b->plan.skeleton && fchdir(b->cwd) < 0)
+	if ((b->plan.skeleton || b->plan.draft) && fchdir(b->cwd) < 0)
 		(void)!chdir("/"); /* the caller's own is gone: nothing here looks at it again */
 	fd_close(&b->cwd);
 }
@@ -246,6 +256,13 @@ static int init_gone(struct live *b, const struct init_msg *m, struct err *e)
 
 static int watch_workspace(struct live *b, struct err *e)
 {
+	if (b->spec->setup) {
+		_cleanup_fd_ int tree =
+			openat(b->spec->draft, BOX_DRAFT_UPPER, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+		return tree < 0 ? err_sys(e, "watch the size of the new layer")
+				: limits_watch_workspace(&b->limits, tree, e);
+	}
 	for (size_t i = 0; i < b->spec->n_mounts; i++) {
 		const struct box_mount *m = &b->spec->mounts[i];
 		_cleanup_fd_ int dir = -1;
@@ -346,6 +363,8 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 		return -1;
 	b->placed = true;
 	stand_in_skeleton(b);
+	if (stand_in_draft(b, e) < 0)
+		return err_at(e, STAGE_IMAGE);
 	r = clone_init(b, e);
 	stand_back(b);
 	if (r < 0)

@@ -94,6 +94,13 @@ uint64_t locks_cap_defaults(void)
 	return set;
 }
 
+/* Inside the namespace these reach what belongs to its ids, which is one: FOWNER, CHOWN and the
+ * like have nothing to do there. */
+uint64_t locks_cap_setup(void)
+{
+	return 1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_SETFCAP;
+}
+
 int locks_bounding(uint64_t keep, struct err *e)
 {
 	for (int cap = 0; cap < 64; cap++) {

@@ -38,3 +38,6 @@ int locks_cap_number(const char *name);
 const char *locks_cap_name(int cap);
 /* The docker default set, for `--cap-drop` of single ones: 14 capabilities. */
 uint64_t locks_cap_defaults(void);
+/* What a set-up box keeps: to write where the mode says no (packages have directories of 0550,
+ * which root fills), and to give files capabilities. */
+uint64_t locks_cap_setup(void);

@@ -52,6 +52,7 @@ struct walk {
 	int root;    /* the new root, O_PATH; also the working directory between ops */
 	int scratch; /* the tmpfs that holds the root, or its upper side, and the helpers above */
 	int empty;
+	int draft;		  /* what keeps the root's upper side, or -1: it is thrown away */
 	unsigned views, attached; /* so far: each has a name of its own on the scratch tmpfs */
 	bool ready;		  /* the ops marked so stand already */
 };
@@ -469,22 +470,28 @@ static int upper_lay(struct walk *w, struct err *e)
 }
 
 /* The overlay over the working directory: upper and work on the scratch tmpfs, the lower by "." or
- * by names in it, so that no host path shows in mountinfo. */
+ * by names in it, so that no host path shows in mountinfo. What a set-up box writes goes into the
+ * draft, whose maker brings it to the disk (`volatile`); what was laid over the image lies between
+ * the two then, and is not kept. */
 static int overlay_here(struct walk *w, const char *lowers, struct err *e)
 {
-	char target[64], options[4096];
-	int n;
+	char target[64], between[64] = "", options[4096];
+	bool kept = w->draft >= 0;
+	int side = kept ? w->draft : w->scratch, n;
 
-	if (mkdirat(w->scratch, UPPER, 0755) < 0 || mkdirat(w->scratch, "work", 0700) < 0 ||
+	if (mkdirat(w->scratch, UPPER, 0755) < 0 || mkdirat(w->scratch, BOX_DRAFT_WORK, 0700) < 0 ||
 	    mkdirat(w->scratch, ROOT, 0755) < 0)
 		return err_sys(e, "prepare the overlay");
 	if (upper_lay(w, e) < 0)
 		return -1;
 	snprintf(target, sizeof(target), "/proc/self/fd/%d/" ROOT, w->scratch);
-	n = snprintf(options, sizeof(options),
-		     "lowerdir=%s,upperdir=/proc/self/fd/%d/" UPPER
-		     ",workdir=/proc/self/fd/%d/work,userxattr",
-		     lowers, w->scratch, w->scratch);
+	if (kept)
+		snprintf(between, sizeof(between), "/proc/self/fd/%d/" UPPER ":", w->scratch);
+	n = snprintf(
+		options, sizeof(options),
+		"lowerdir=%s%s,upperdir=/proc/self/fd/%d/%s,workdir=/proc/self/fd/%d/%s,userxattr%s",
+		between, lowers, side, kept ? BOX_DRAFT_UPPER : UPPER, side, BOX_DRAFT_WORK,
+		kept ? ",index=off,volatile" : "");
 	if (n < 0 || (size_t)n >= sizeof(options))
 		return err_set(e, ERR_USAGE, "more layers than one mount takes");
 	if (mount("cloche", target, "overlay", FIXED_FLAGS, options) < 0)
@@ -552,8 +559,10 @@ static int root_enter(struct walk *w, struct err *e)
 
 int ops_run(struct plan *p, struct err *e)
 {
-	struct walk w = { .p = p, .root = -1, .scratch = -1, .empty = -1 };
+	struct walk w = { .p = p, .root = -1, .scratch = -1, .empty = -1, .draft = -1 };
 
+	if (p->draft && (w.draft = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
+		return err_sys(e, "open the draft of the new root");
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return err_sys(e, "make the mount tree private");
 	if (root_mount(&w, e) < 0)
@@ -572,6 +581,7 @@ int ops_run(struct plan *p, struct err *e)
 		fd_close(&p->sources[i].fd);
 	fd_close(&w.empty);
 	fd_close(&w.scratch);
+	fd_close(&w.draft);
 	fd_close(&w.root);
 	return 0;
 }

@@ -142,7 +142,9 @@ void outcome_judge(const struct box_spec *spec, const struct box_evidence *v, st
 		judge_escape(v->escape, o);
 	} else if (v->hit == LIMIT_HIT_WORKSPACE) {
 		err_set(&o->err, ERR_SYS,
-			"the workspace grew beyond its limit of %llu bytes (--workspace-max)",
+			spec->setup
+				? "what the command wrote grew beyond %llu bytes (--disk)"
+				: "the workspace grew beyond its limit of %llu bytes (--workspace-max)",
 			(unsigned long long)spec->limits.workspace_max);
 		fault_set(o, FAULT_WORKSPACE_FULL);
 	} else if (v->hit == LIMIT_HIT_MEMORY || (v->oom_kills != UINT64_MAX && v->oom_kills > 0)) {

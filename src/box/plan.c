@@ -330,6 +330,7 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 
 	p->n_ops = p->n_sources = p->used = 0;
 	p->root_readonly = p->skeleton = p->own_group = false;
+	p->draft = spec->setup;
 	p->strict = spec->profile == BOX_PROFILE_UNTRUSTED;
 	p->n_binds = 0;
 	p->root_overlay = spec->root.kind != ROOTFS_HOST;
@@ -373,9 +374,10 @@ void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *o
 	char safe[512];
 
 	buf_fmt(out, "%-10s / %s(%s)\n", p->root_overlay ? "overlay" : "tmpfs",
-		spec->root.kind == ROOTFS_LAYERS ? "over the image's layers, upper on tmpfs "
-		: p->root_overlay		 ? "over the given directory, upper on tmpfs "
-						 : "",
+		!p->root_overlay		   ? ""
+		: p->draft			   ? "over the image's layers, upper on disk; "
+		: spec->root.kind == ROOTFS_LAYERS ? "over the image's layers, upper on tmpfs "
+						   : "over the given directory, upper on tmpfs ",
 		p->root_options);
 	for (const char *s = spec->root.kind == ROOTFS_LAYERS ? p->lowers : ""; *s;) {
 		int n = (int)strcspn(s, ":");

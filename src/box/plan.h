@@ -74,6 +74,7 @@ struct plan {
 	const char *lowers; /* the overlay's lower directories, as they are called in source 0 */
 	bool skeleton; /* the directory that the child begins in is one that holds every op marked
 			  ready */
+	bool draft;    /* the directory that the child begins in holds the upper side of its root */
 	bool root_readonly;
 	bool strict; /* a read-only directory of the host goes through an overlay or not at all */
 	bool own_group;	       /* the child is born in a cgroup of its own; set with each clone */

@@ -20,6 +20,7 @@ enum sc_verdict {
 	SC_ALLOW,
 	SC_EPERM,
 	SC_EAFNOSUPPORT,
+	SC_ZERO,    /* answered 0, and nothing happens: what root may do and a set-up box may not */
 	SC_DENY,    /* listener: answered EPERM, recorded as a denial (ptrace, chroot, namespace
 		       requests; what the caller's rules deny) */
 	SC_END,	    /* listener: refused, recorded, and the box ends (the escape set) */
@@ -45,9 +46,10 @@ struct sc_program {
 };
 
 struct sc_request {
-	bool untrusted;		      /* connect is mediated; unix datagram sockets are refused */
-	bool setid;		      /* set-id mode bits allowed (set-up boxes only) */
-	bool hide_memfd;	      /* supervised limits: memfd_create answers ENOSYS */
+	bool untrusted;	 /* connect is mediated; unix datagram sockets are refused */
+	bool setup;	 /* a set-up box: owners, ids and devices are lied about, set-id
+			    mode bits pass */
+	bool hide_memfd; /* supervised limits: memfd_create answers ENOSYS */
 	const struct box_rule *rules; /* caller's, applied last; checked by sc_rule_parse */
 	size_t n_rules;
 };

@@ -41,6 +41,7 @@ static const uint32_t ret_value[] = {
 	[SC_ALLOW] = SECCOMP_RET_ALLOW,
 	[SC_EPERM] = SECCOMP_RET_ERRNO | EPERM,
 	[SC_EAFNOSUPPORT] = SECCOMP_RET_ERRNO | EAFNOSUPPORT,
+	[SC_ZERO] = SECCOMP_RET_ERRNO | 0,
 	[SC_DENY] = SECCOMP_RET_USER_NOTIF,
 	[SC_END] = SECCOMP_RET_USER_NOTIF,
 	[SC_MEDIATE] = SECCOMP_RET_USER_NOTIF,
@@ -128,6 +129,15 @@ static int tail(struct builder *b, unsigned class)
 static int put_mode(struct builder *b, unsigned n, uint32_t bits)
 {
 	put_if(b, BPF_JSET, bits, tail(b, SC_EPERM), tail(b, SC_ALLOW));
+	return put_load(b, ARG_LOW(n));
+}
+
+/* Argument n is the mode of a device node: a lie. */
+static int put_mknod_lie(struct builder *b, unsigned n)
+{
+	PUT_IF_ANY(b, tail(b, SC_ZERO), tail(b, SC_ALLOW), 0020000 /* S_IFCHR */,
+		   0060000 /* S_IFBLK */);
+	put(b, BPF_ALU | BPF_AND | BPF_K, 0, 0, 0170000 /* S_IFMT */);
 	return put_load(b, ARG_LOW(n));
 }
 
@@ -299,6 +309,10 @@ static int put_tail(struct builder *b, unsigned class)
 		return put_mode(b, 1, SC_SETID_BITS | SC_DEVICE_BIT);
 	case SC_ARG_MKNOD2:
 		return put_mode(b, 2, SC_SETID_BITS | SC_DEVICE_BIT);
+	case SC_ARG_MKNOD_LIE1:
+		return put_mknod_lie(b, 1);
+	case SC_ARG_MKNOD_LIE2:
+		return put_mknod_lie(b, 2);
 	case SC_ARG_OPEN1:
 		return put_open(b, 1, 2);
 	case SC_ARG_OPEN2:
@@ -372,8 +386,14 @@ uint8_t sc_class_of(const uint8_t table[SC_NR_MAX], const struct sc_request *rq,
 		class = SC_ARG_SOCKET_CONNECTED;
 	else if (class == SC_ARG_SOCKETPAIR && rq->untrusted)
 		class = SC_ARG_SOCKETPAIR_CONNECTED;
-	else if (rq->setid && class >= SC_ARG_MODE1 && class <= SC_ARG_OPEN2)
+	else if (class == SC_IF_SETUP)
+		class = rq->setup ? SC_ZERO : SC_ALLOW;
+	else if (rq->setup && class >= SC_ARG_MODE1 && class <= SC_ARG_OPEN2)
 		class = SC_ALLOW;
+	else if (rq->setup && class == SC_ARG_MKNOD1)
+		class = SC_ARG_MKNOD_LIE1;
+	else if (rq->setup && class == SC_ARG_MKNOD2)
+		class = SC_ARG_MKNOD_LIE2;
 
 	/* The last rule for a call counts. No rule lifts an argument check, a mediation or the
 	 * ending set; what a rule denies is recorded, as the caller asked for it. */

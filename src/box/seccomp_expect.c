@@ -17,6 +17,11 @@ static enum sc_verdict expect_mknod(uint64_t mode)
 	return sets_id(mode) || (mode_t)mode & S_IFCHR ? SC_EPERM : SC_ALLOW;
 }
 
+static enum sc_verdict expect_mknod_lie(uint64_t mode)
+{
+	return S_ISCHR((mode_t)mode) || S_ISBLK((mode_t)mode) ? SC_ZERO : SC_ALLOW;
+}
+
 static enum sc_verdict expect_open(uint64_t flags, uint64_t mode)
 {
 	bool creates = ((int)flags & (int)SC_OPEN_CREATES) != 0;
@@ -126,6 +131,10 @@ enum sc_verdict sc_expect(enum sc_arch arch, const struct sc_request *rq, int nr
 		return expect_mknod(args[1]);
 	case SC_ARG_MKNOD2:
 		return expect_mknod(args[2]);
+	case SC_ARG_MKNOD_LIE1:
+		return expect_mknod_lie(args[1]);
+	case SC_ARG_MKNOD_LIE2:
+		return expect_mknod_lie(args[2]);
 	case SC_ARG_OPEN1:
 		return expect_open(args[1], args[2]);
 	case SC_ARG_OPEN2:

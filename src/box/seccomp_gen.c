@@ -154,7 +154,7 @@ static void write_programs(FILE *f)
 	for (int arch = 0; arch < SC_ARCH_N; arch++) {
 		for (unsigned v = 0; v < SC_VARIANTS; v++) {
 			struct sc_request rq = { .untrusted = v & 1,
-						 .setid = v & 2,
+						 .setup = v & 2,
 						 .hide_memfd = v & 4 };
 			static struct sc_program p;
 			struct err e;

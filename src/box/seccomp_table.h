@@ -16,6 +16,7 @@ enum sc_class {
 	SC_IF_CONNECT = SC_CLASS_FIRST, /* mediated under the untrusted profile, else allowed */
 	SC_IF_MEMFD,			/* hidden under supervised limits, else allowed */
 	SC_IF_MEMFD_FLAGS,		/* the same, and then its flags are looked at */
+	SC_IF_SETUP,			/* in a set-up box a lie, else allowed */
 	/* The arguments decide. */
 	SC_ARG_CLONE,	/* no namespace flags in argument 0 */
 	SC_ARG_UNSHARE, /* nothing but FILES, FS, SYSVSEM */
@@ -33,6 +34,8 @@ enum sc_class {
 	SC_ARG_OPEN2,	    /* flags at 2, mode at 3 */
 	SC_ARG_MKNOD1,	    /* no device and no set-id bits in a mode at argument 1 */
 	SC_ARG_MKNOD2,	    /* ... at argument 2 */
+	SC_ARG_MKNOD_LIE1,  /* a device in a mode at argument 1 is a lie */
+	SC_ARG_MKNOD_LIE2,  /* ... at argument 2 */
 	SC_ARG_SELF,	    /* argument 0 is pid 0: the caller itself */
 	SC_ARG_PRLIMIT,	    /* the same, or nothing is set */
 	SC_ARG_SETPRIORITY, /* PRIO_PROCESS of 0 */
@@ -70,7 +73,7 @@ struct sc_prebuilt_program {
 	const struct sock_filter *code;
 	uint16_t len;
 };
-#define SC_VARIANTS 8 /* index: untrusted | setid << 1 | hide_memfd << 2 */
+#define SC_VARIANTS 8 /* index: untrusted | setup << 1 | hide_memfd << 2 */
 extern const uint8_t sc_table[SC_ARCH_N][SC_NR_MAX];
 extern const char sc_name_text[]; /* names, each ended by NUL; offset 0 is "" */
 extern const uint16_t sc_name_at[SC_ARCH_N]
@@ -79,7 +82,7 @@ extern const struct sc_prebuilt_program sc_programs[SC_ARCH_N][SC_VARIANTS];
 
 static inline unsigned sc_variant(const struct sc_request *rq)
 {
-	return rq->untrusted | rq->setid << 1 | rq->hide_memfd << 2;
+	return rq->untrusted | rq->setup << 1 | rq->hide_memfd << 2;
 }
 
 /* The class of call `nr` (any value) under a request, rules included; never an SC_IF_ one. */

@@ -69,12 +69,17 @@ struct box_limits {
 	uint64_t output;	/* bytes a captured stream; default 64 MiB */
 	uint64_t file_size;	/* RLIMIT_FSIZE; BOX_LIMIT_NONE */
 	uint64_t open_files;	/* RLIMIT_NOFILE; default 1024 soft and 4096 hard */
-	uint64_t workspace_max; /* bytes, sampled; BOX_LIMIT_NONE */
+	uint64_t workspace_max; /* bytes, sampled, of what a set-up box keeps too; BOX_LIMIT_NONE */
 	uint64_t shm;		/* /dev/shm; default 64 MiB */
 	uint64_t root;	 /* the throwaway root's size; default half of memory, at least 64 MiB */
 	bool require;	 /* --require-limits: refuse below kernel enforcement */
 	bool supervised; /* caller chose the supervised rung */
 };
+
+/* What a set-up box writes is kept, in a directory of the caller's that holds these two: the upper
+ * side of its root, and the overlay's own work directory. */
+#define BOX_DRAFT_UPPER "tree"
+#define BOX_DRAFT_WORK "work"
 
 enum box_profile { BOX_PROFILE_DEFAULT, BOX_PROFILE_UNTRUSTED, BOX_PROFILE_N };
 
@@ -118,8 +123,11 @@ struct box_spec {
 	enum box_network network;
 	enum box_profile profile;
 	const char *apparmor; /* profile name, or NULL */
-	bool read_only;	      /* root read-only, tmpfs at /tmp, /run, HOME */
-	bool no_proc;	      /* --proc=none */
-	bool tty;	      /* own pseudo terminal */
-	bool interactive;     /* forward stdin */
+	bool setup; /* package managers work as the root of a single id (seccomp.h); its root is
+		       kept in `draft` */
+	int draft;  /* set-up boxes: the open directory; it and what is in it belong to outer_uid */
+	bool read_only;	  /* root read-only, tmpfs at /tmp, /run, HOME */
+	bool no_proc;	  /* --proc=none */
+	bool tty;	  /* own pseudo terminal */
+	bool interactive; /* forward stdin */
 };

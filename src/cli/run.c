@@ -17,24 +17,11 @@
 #include "cli/run_image.h"
 #include "cli/run_opts.h"
 #include "cli/run_plan.h"
+#include "cli/say.h"
 #include "cli/title.h"
 #include "cli/verbs.h"
 
 static struct prepared prepared; /* large; one a process */
-
-/* The last words wait a second for a reader who has stopped, and no longer: no box is left to wait
- * for. */
-static void say(const char *head, const char *text)
-{
-	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
-	char safe[640], line[700];
-	int n = snprintf(line, sizeof(line), "cloche: %s: %s\n", head,
-			 str_printable(safe, sizeof(safe), text));
-
-	if (n > 0 && poll(&p, 1, 1000) > 0)
-		(void)fd_write_all(STDERR_FILENO, line,
-				   (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
-}
 
 static void note(const char *text)
 {
@@ -140,7 +127,7 @@ static int tell_json(const struct run_options *o, const struct box_outcome *out)
 	if (!text.failed)
 		return code_of(out);
 	if (errno != EPIPE)
-		say("error", "can't write the outcome to standard output");
+		cli_say("error", "can't write the outcome to standard output");
 	return 125;
 }
 
@@ -153,25 +140,25 @@ static int tell_text(const struct run_options *o, const struct box_outcome *out)
 	/* A box that never ran has one line: the cause. */
 	for (size_t i = 0; i < prepared.n_notes && !o->quiet && out->fault != FAULT_STARTUP_FAILED;
 	     i++)
-		say("note", prepared.notes[i]);
+		cli_say("note", prepared.notes[i]);
 	if (!o->quiet)
-		denied_text(&prepared.spec, out, say);
+		denied_text(&prepared.spec, out, cli_say);
 	if (out->fault != FAULT_NONE)
-		say(fault_name(out->fault), out->err.msg);
+		cli_say(fault_name(out->fault), out->err.msg);
 	if (o->timing && prepared.pull_us != UINT64_MAX) {
 		snprintf(line, sizeof(line), "%-10s %6llu us", "pull",
 			 (unsigned long long)prepared.pull_us);
-		say("timing", line);
+		cli_say("timing", line);
 	}
 	for (unsigned i = 0; o->timing && (name = outcome_phase(out, i, &us)); i++) {
 		snprintf(line, sizeof(line), us == UINT64_MAX ? "%-10s      -" : "%-10s %6llu us",
 			 name, (unsigned long long)us);
-		say("timing", line);
+		cli_say("timing", line);
 	}
 	if (out->stream_errno) {
 		snprintf(line, sizeof(line), "can't deliver the command's input or output: %s",
 			 strerror(out->stream_errno));
-		say("error", line);
+		cli_say("error", line);
 	}
 	return code_of(out);
 }
@@ -213,6 +200,7 @@ int cli_run(int argc, char **argv)
 		return refuse(&o, &e);
 	}
 	if (run_image(&o, &prepared.image, &prepared.pull_us, &e) < 0 ||
+	    run_bytecode(&o, &prepared.image, &e) < 0 ||
 	    request_prepare(&o.request, &prepared, &e) < 0)
 		return refuse(&o, &e);
 	if (o.plan)

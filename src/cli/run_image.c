@@ -18,6 +18,7 @@
 #include "box/init.h"
 #include "box/self.h"
 #include "cli/image_program.h"
+#include "cli/say.h"
 
 #define LINE_CAP 360
 
@@ -153,5 +154,39 @@ int run_image(const struct run_options *o, struct image_use *u, uint64_t *ret_pu
 	if (pull(o, u, e) < 0)
 		return err_at(e, STAGE_IMAGE);
 	*ret_pull_us = (box_now() - began) / 1000;
+	return find(o, u, e) < 0 ? err_at(e, STAGE_IMAGE) : 0;
+}
+
+/* By this program itself, as from a shell. Its standard error is nobody's: it fails on a full disk,
+ * or in a store that can't be written, and then the box goes without. */
+static int compile(const struct image_use *u)
+{
+	char self[] = "/proc/self/exe", verb[] = "setup", bytecode[] = "--bytecode",
+	     quiet[] = "--quiet", image[] = "--image";
+	char *words[] = { self, verb, bytecode, quiet, image, (char *)(uintptr_t)u->name, NULL };
+	struct last_line kept = { 0 };
+	struct err e;
+	int status;
+
+	if (spawn(words, &kept, &status, &e) < 0)
+		return -1;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+int run_bytecode(const struct run_options *o, struct image_use *u, struct err *e)
+{
+	char line[700];
+
+	if (!u->python[0] || o->plan || self_is_copy())
+		return 0;
+	if (!o->quiet && !o->json) {
+		snprintf(
+			line, sizeof(line),
+			"compiling the Python library of %.500s, this once (--no-pyc-cache leaves it out)",
+			u->name);
+		cli_say("note", line);
+	}
+	if (compile(u) < 0)
+		return 0;
 	return find(o, u, e) < 0 ? err_at(e, STAGE_IMAGE) : 0;
 }

@@ -9,3 +9,6 @@
  * it took, UINT64_MAX when nothing was pulled. -1 with stage image. */
 int run_image(const struct run_options *o, struct image_use *u, uint64_t *ret_pull_us,
 	      struct err *e);
+/* Compiles the library of the image's Python ahead, where there is one that is not, and finds the
+ * image anew: on a budget of its own too. What fails there is no harm to the box. */
+int run_bytecode(const struct run_options *o, struct image_use *u, struct err *e);

@@ -41,24 +41,26 @@ uint32_t ids_outer(const char *map)
 	return best;
 }
 
-static int outer(struct box_spec *s, struct err *e)
+int ids_outside(uid_t *ret_uid, gid_t *ret_gid, struct err *e)
 {
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
 	char map[4096];
 
-	s->outer_uid = geteuid();
-	s->outer_gid = getegid();
-	if (s->outer_uid != 0)
-		return 0;
-	if (fd_read_file_at(AT_FDCWD, "/proc/self/uid_map", map, sizeof(map)) < 0)
-		return err_proc(e, "/proc/self/uid_map");
-	s->outer_uid = ids_outer(map);
-	if (fd_read_file_at(AT_FDCWD, "/proc/self/gid_map", map, sizeof(map)) < 0)
-		return err_proc(e, "/proc/self/gid_map");
-	s->outer_gid = ids_outer(map);
-	/* Root of a user namespace with a single id is no root of the host, but an ordinary caller
-	 * under that name. */
-	if (s->outer_uid == 0 || s->outer_gid == 0)
-		s->outer_uid = s->outer_gid = 0;
+	if (uid == 0) {
+		if (fd_read_file_at(AT_FDCWD, "/proc/self/uid_map", map, sizeof(map)) < 0)
+			return err_proc(e, "/proc/self/uid_map");
+		uid = ids_outer(map);
+		if (fd_read_file_at(AT_FDCWD, "/proc/self/gid_map", map, sizeof(map)) < 0)
+			return err_proc(e, "/proc/self/gid_map");
+		gid = ids_outer(map);
+		/* Root of a user namespace with a single id is no root of the host, but an ordinary
+		 * caller under that name. */
+		if (uid == 0 || gid == 0)
+			uid = gid = 0;
+	}
+	*ret_uid = uid;
+	*ret_gid = gid;
 	return 0;
 }
 
@@ -138,7 +140,7 @@ int ids_prepare(const struct request *r, struct prepared *p, struct err *e)
 		if (user_of_host(r, s, e) < 0)
 			return -1;
 		s->home = image_host_home(s->uid);
-		return outer(s, e);
+		return ids_outside(&s->outer_uid, &s->outer_gid, e);
 	}
 	if (user_of_root(r, p, &a, e) < 0)
 		return -1;
@@ -150,5 +152,5 @@ int ids_prepare(const struct request *r, struct prepared *p, struct err *e)
 	if (s->home && s->root.kind == ROOTFS_LAYERS && !s->home[1])
 		s->home = NULL;
 	s->home = s->home ? env_keep(p, s->home) : s->uid ? "/home/user" : "/root";
-	return outer(s, e);
+	return ids_outside(&s->outer_uid, &s->outer_gid, e);
 }

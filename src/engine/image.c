@@ -18,6 +18,7 @@
 #include "engine/images.h"
 #include "engine/request.h"
 #include "image/platform.h"
+#include "image/setup_files.h"
 #include "image/store.h"
 
 bool image_wanted(const struct request *r)
@@ -34,6 +35,7 @@ void image_drop(struct image_use *u)
 	u->lowers[0] = '\0';
 	u->argv = NULL;
 	u->asked = NULL;
+	u->python[0] = '\0';
 }
 
 /* The directory of all layers as a source of the box: by its canonical path, and by what is there.
@@ -110,6 +112,30 @@ static void stack(struct image_use *u)
 	u->n_layers = n;
 }
 
+/* The bytecode of the image's library above all of its own layers, if there is any and there is
+ * room for it. */
+static void find_bytecode(struct image_use *u, const struct img_store *s)
+{
+	const struct layers all = { u->layers, u->n_layers };
+	char name[IMG_LAYER_NAME];
+	int fd;
+
+	if (u->n_layers == IMG_STACK_MAX)
+		return;
+	fd = bytecode_hold(s, &u->record, name);
+	if (fd < 0) {
+		if (!bytecode_lacks(&all, u->python))
+			u->python[0] = '\0';
+		return;
+	}
+	memmove(u->layers + 1, u->layers, u->n_layers * sizeof(u->layers[0]));
+	u->layers[0] = fd;
+	u->n_layers++;
+	memmove(u->lowers + IMG_LAYER_NAME, u->lowers, strlen(u->lowers) + 1);
+	memcpy(u->lowers, name, IMG_LAYER_NAME - 1);
+	u->lowers[IMG_LAYER_NAME - 1] = ':';
+}
+
 static int find(const struct request *r, struct image_use *u, struct img_store *s, struct err *e)
 {
 	if (images_open(false, s, e) < 0)
@@ -131,6 +157,8 @@ static int find(const struct request *r, struct image_use *u, struct img_store *
 		return -1;
 	}
 	stack(u);
+	if (!r->no_bytecode)
+		find_bytecode(u, s);
 	return find_dir(s, u, e);
 }
 
@@ -176,6 +204,8 @@ static void names(struct prepared *p)
 	fd_close(&f.dir);
 	if (r >= 0 && (r != 1 || S_ISDIR(mode)))
 		image_host_names(&p->host, mode & 07777, s->network == BOX_NET_HOST, &s->root);
+	if (s->setup)
+		image_setup_files(&p->host, &s->root);
 }
 
 int image_root(struct prepared *p, struct err *e)

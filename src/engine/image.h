@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "box/spec.h"
+#include "engine/bytecode.h"
 #include "image/record.h"
 #include "image/ref.h"
 #include "state/dirs.h"
@@ -23,12 +24,14 @@ struct image_use {
 	char dir[STATE_PATH_MAX];		     /* the directory of all layers */
 	struct box_mount check;			     /* what is there */
 	char **argv;				     /* of the command, or NULL */
+	char python[BYTECODE_PYTHON_CAP]; /* its library could be compiled, and is not; else "" */
 };
 
 /* Whether the request's image is one of the store: neither `host` nor a directory. */
 bool image_wanted(const struct request *r);
-/* Finds the request's image in the store and holds its layers. ERR_MISSING with num ENOENT: it is
- * not there, or for another platform than the request's: pulling it may help. Makes no files. */
+/* Finds the request's image in the store and holds its layers, its bytecode's on top. ERR_MISSING
+ * with num ENOENT: it is not there, or for another platform than the request's: pulling it may
+ * help. Makes no files. */
 int image_find(const struct request *r, struct image_use *u, struct err *e);
 /* Lets go. Harmless on a zeroed one. */
 void image_drop(struct image_use *u);

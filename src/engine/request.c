@@ -50,6 +50,8 @@ static int prepare_profile(const struct request *r, struct box_spec *s, struct e
 	s->read_only = r->read_only;
 	s->tty = r->tty;
 	s->interactive = r->interactive;
+	s->setup = r->setup;
+	s->draft = r->draft;
 	s->no_proc = r->proc && strcmp(r->proc, "none") == 0;
 	s->network = r->network && strcmp(r->network, "host") == 0 ? BOX_NET_HOST : BOX_NET_NONE;
 	s->apparmor = r->apparmor;
@@ -83,7 +85,7 @@ static int prepare_limits(const struct request *r, struct box_spec *s, struct er
 			"--require-limits and --supervised contradict each other: leave one out");
 	if (l->kill_after_us && !l->timeout_us)
 		return err_set(e, ERR_USAGE, "--kill-after needs --timeout");
-	if (l->workspace_max != BOX_LIMIT_NONE && !r->workspace)
+	if (l->workspace_max != BOX_LIMIT_NONE && !r->workspace && !r->setup)
 		return err_set(e, ERR_USAGE, "--workspace-max needs --workspace");
 	/* What a box keeps in memory file systems counts against its memory; smaller than it, so
 	 * that a full disk is ENOSPC and no kill. */
@@ -128,7 +130,7 @@ static int prepare_caps(const struct request *r, struct box_spec *s, struct err 
 	if (cap_set(&r->cap_add, "cap-add", false, &add, e) < 0 ||
 	    cap_set(&r->cap_drop, "cap-drop", true, &drop, e) < 0)
 		return -1;
-	s->cap_keep = add;
+	s->cap_keep = r->setup ? locks_cap_setup() & ~drop : add;
 	if (r->cap_drop.n > 0 && drop != UINT64_MAX && s->profile != BOX_PROFILE_UNTRUSTED)
 		s->cap_keep |= locks_cap_defaults() & ~drop;
 	return 0;

@@ -27,6 +27,9 @@ struct request {
 	struct request_list volumes, tmpfs, env, env_files, devices, cap_add, cap_drop, ulimits,
 		rules;
 	struct box_limits limits; /* request_defaults first */
+	bool no_bytecode; /* the image as it is, without its bytecode layer (engine/bytecode.h) */
+	bool setup;	  /* a set-up box (engine/setup.h): what it writes goes into `draft` */
+	int draft;
 	bool read_only, tty, interactive, git, uid_range;
 	char *const *argv; /* may be empty where an image has a command of its own */
 };
@@ -45,7 +48,7 @@ struct prepared {
 	struct image_host host;
 	struct image_use image;
 	uint64_t pull_us; /* how long the image was pulled; UINT64_MAX: it was not */
-	char user[33]; /* its name in the image, or "" */
+	char user[33];	  /* its name in the image, or "" */
 	struct mount_check mounts;
 	struct box_mount rootfs;
 	const char *env[BOX_ENV_MAX + 1];

@@ -101,7 +101,8 @@ static int load_blob(int dir, const struct img_descriptor *d, char **ret, size_t
 	}
 	if (n != d->size || strcmp(digest, d->digest) != 0) {
 		free(text);
-		return err_set(e, ERR_REFUSED, "%s is not what its name and size say", path);
+		return err_set(e, ERR_REFUSED, "%s: its digest or size is not what was announced",
+			       path);
 	}
 	*ret = text;
 	*ret_n = n;
@@ -146,8 +147,9 @@ int img_archive_layer(int dir, const struct img_archive_layer *layer, uint64_t *
 	if (img_sha256_end(&sum, digest, e) < 0)
 		return -1;
 	if (strcmp(digest, layer->blob.digest) != 0)
-		return err_set(e, ERR_REFUSED, "%s is not what its name says: its digest is %s",
-			       layer->path, digest);
+		return err_set(e, ERR_REFUSED,
+			       "%s: its digest is %s, which is not what its name says", layer->path,
+			       digest);
 	return lseek(fd, 0, SEEK_SET) < 0 ? err_sys(e, "%s", layer->path) : fd_steal(&fd);
 }
 
@@ -398,7 +400,7 @@ static int check_called(const char *path, const char *json, size_t n, struct err
 	if (img_sha256_of(json, n, digest, e) < 0)
 		return -1;
 	return strncmp(strchr(digest, ':') + 1, name, 64) != 0
-		       ? err_set(e, ERR_REFUSED, "%s is not what its name says", path)
+		       ? err_set(e, ERR_REFUSED, "%s: its digest is not what its name says", path)
 		       : 0;
 }
 

@@ -129,8 +129,10 @@ static const struct call store_calls[] = {
 	{ SYS_wait4 },
 	/* How wide the terminal is. TIOCSTI would type on it. */
 	{ SYS_ioctl, NOT, 1, TIOCSTI },
-	{ SYS_geteuid },
 	{ SYS_getuid },
+	{ SYS_geteuid },
+	{ SYS_getgid },
+	{ SYS_getegid },
 	{ SYS_gettimeofday },
 	{ SYS_nanosleep },
 	{ SYS_clock_nanosleep },
@@ -195,8 +197,6 @@ static const struct call fetch_calls[] = {
 	{ SYS_rseq },
 #endif
 	{ SYS_getppid },
-	{ SYS_getgid },
-	{ SYS_getegid },
 	{ SYS_sigaltstack },
 	{ SYS_rt_sigtimedwait },
 	{ SYS_prlimit64, IS, 0, 0 },

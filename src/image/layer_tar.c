@@ -33,7 +33,6 @@ struct seen {
 
 struct walk {
 	const struct tar_sink *sink;
-	bool squash;
 	struct tar_entry en;
 	char names[XATTRS_CAP], values[XATTRS_CAP];
 	struct seen *seen; /* open addressing; a power of two */
@@ -119,8 +118,8 @@ static int begin(struct walk *w, const char *path, const struct stat *st, struct
 	memcpy(en->path, path, strlen(path) + 1);
 	en->link[0] = '\0';
 	en->mode = st->st_mode & 07777;
-	en->uid = w->squash && st->st_uid == geteuid() ? 0 : st->st_uid;
-	en->gid = w->squash && st->st_gid == getegid() ? 0 : st->st_gid;
+	en->uid = st->st_uid == geteuid() ? 0 : st->st_uid;
+	en->gid = st->st_gid == getegid() ? 0 : st->st_gid;
 	en->mtime = st->st_mtim.tv_sec;
 	en->mtime_ns = (uint32_t)st->st_mtim.tv_nsec;
 	en->size = 0;
@@ -339,7 +338,7 @@ static int put_root(struct walk *w, int dir, uint32_t mode, struct err *e)
 	return tar_put(w->sink, &w->en, e);
 }
 
-int img_layer_tar(int dir, uint32_t mode, bool squash, const struct tar_sink *sink, struct err *e)
+int img_layer_tar(int dir, uint32_t mode, const struct tar_sink *sink, struct err *e)
 {
 	struct walk *w = calloc(1, sizeof(*w)); /* large */
 	int r;
@@ -347,7 +346,6 @@ int img_layer_tar(int dir, uint32_t mode, bool squash, const struct tar_sink *si
 	if (!w)
 		return err_sys(e, "write a layer");
 	w->sink = sink;
-	w->squash = squash;
 	r = put_root(w, dir, mode, e) < 0 || put_tree(w, dir, "", 0, e) < 0 ||
 			    tar_put_end(sink, e) < 0
 		    ? -1

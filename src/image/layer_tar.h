@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "image/tar_write.h"
 
-/* `dir` is the layer's directory, mode that of its root (store.h: img_layer_info). When `squash`,
- * what is owned by the caller is root's in the archive. Sparse files are written whole; sockets are
+/* `dir` is the layer's directory, mode that of its root (store.h: img_layer_info). What the
+ * caller owns is root's in the archive. Sparse files are written whole; sockets are
  * left out. */
-int img_layer_tar(int dir, uint32_t mode, bool squash, const struct tar_sink *sink, struct err *e);
+int img_layer_tar(int dir, uint32_t mode, const struct tar_sink *sink, struct err *e);

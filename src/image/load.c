@@ -33,7 +33,6 @@ struct loading {
 	struct img_draft archive;
 	int (*loaded)(void *ctx, const struct img_loaded *image, struct err *e);
 	void *ctx;
-	size_t n; /* images so far */
 };
 
 /* The process that unpacks is there, and this one locked in. */
@@ -135,9 +134,6 @@ static int load_image(struct loading *l, const struct img_archive_image *image, 
 	size_t unpacked;
 
 	if (l->how->name) {
-		if (l->n > 0)
-			return err_set(e, ERR_REFUSED,
-				       "the archive has several images, and --name is for one");
 		as.names = l->how->name;
 		as.n_names = 1;
 	}
@@ -150,7 +146,7 @@ static int load_image(struct loading *l, const struct img_archive_image *image, 
 		return err_set(
 			e, ERR_REFUSED,
 			"the archive does not say what its image is called; fix: --name NAME");
-	if (img_stack_begin(&st, l->how->store, &image->config, geteuid() == 0, e) < 0 ||
+	if (img_stack_begin(&st, l->how->store, &image->config, e) < 0 ||
 	    load_layers(l, &st, image, &unpacked, e) < 0)
 		return -1;
 	phase(l, "publish", "storing the image");
@@ -159,7 +155,6 @@ static int load_image(struct loading *l, const struct img_archive_image *image, 
 	memcpy(as.id, image->id, sizeof(as.id));
 	as.layers = image->config.n_diff_ids;
 	as.shared = as.layers - unpacked;
-	l->n++;
 	img_progress_end(l->how->progress);
 	return l->loaded(l->ctx, &as, e);
 }
@@ -174,6 +169,25 @@ static int each(void *ctx, const struct img_archive_image *image, struct err *e)
 				  : -1;
 }
 
+static int count(void *ctx, const struct img_archive_image *image, struct err *e)
+{
+	++*(size_t *)ctx;
+	return 0;
+}
+
+/* A name that is given is for one image: it is known that there is one before anything is stored.
+ */
+static int check_one(const struct loading *l, struct err *e)
+{
+	size_t n = 0;
+
+	if (img_archive_each(l->archive.tree, &l->how->platform, count, &n, e) < 0)
+		return -1;
+	return n > 1 ? err_set(e, ERR_REFUSED, "the archive has %zu images, and --name is for one",
+			       n)
+		     : 0;
+}
+
 static int load(struct loading *l, struct err *e)
 {
 	struct img_unpack_order o = { .max_in = img_unpack_default.archive_bytes,
@@ -182,7 +196,8 @@ static int load(struct loading *l, struct err *e)
 
 	o.limits.entries = ARCHIVE_ENTRIES;
 	phase(l, "read", "reading the archive");
-	if (begin(l, e) < 0 || unpack(l, &o, &ignored, e) < 0)
+	if (begin(l, e) < 0 || unpack(l, &o, &ignored, e) < 0 ||
+	    (l->how->name && check_one(l, e) < 0))
 		return -1;
 	return img_archive_each(l->archive.tree, &l->how->platform, each, l, e);
 }
@@ -261,9 +276,7 @@ int img_import(const struct img_load_how *how,
 	       int (*loaded)(void *ctx, const struct img_loaded *image, struct err *e), void *ctx,
 	       struct err *e)
 {
-	const struct img_unpack_order o = { .max_in = IMG_BLOB_MAX,
-					    .limits = img_unpack_default,
-					    .keep_owners = geteuid() == 0 };
+	const struct img_unpack_order o = { .max_in = IMG_BLOB_MAX, .limits = img_unpack_default };
 	struct loading l = { .how = how,
 			     .server = IMG_UNPACK_NO_SERVER,
 			     .child = IMG_UNPACK_NO_CHILD,

@@ -178,51 +178,75 @@ static int set_up(struct pull *p, struct err *e)
 
 /* Documents. */
 
-/* Asks for one by tag or digest; *ret gets its bytes when it is a GET. digest is what they have to
- * have, or "" and then gets what they have. */
-static int get(struct pull *p, const char *kind, const char *what, const char *method,
-	       char digest[IMG_DIGEST_LEN + 1], char type[160], struct buf *ret, struct err *e)
+static void ask_for(struct pull *p, const char *kind, const char *what, const char *method,
+		    struct img_fetch *f)
+{
+	memset(f, 0, sizeof(*f));
+	f->reg = &p->reg;
+	f->kind = kind;
+	f->what = what;
+	snprintf(f->x.method, sizeof(f->x.method), "%s", method);
+	f->x.accept = strcmp(kind, "manifests") ? NULL : ACCEPT;
+	f->x.body_max = IMG_DOC_MAX;
+}
+
+/* The answer, whose bytes have the digest `want` ("": any); *ret is the one that they have. */
+static int go(struct img_fetch *f, const char *want, char ret[IMG_DIGEST_LEN + 1], struct err *e)
+{
+	const struct buf *body = &f->x.body;
+	struct err why;
+
+	if (img_fetch_begin(f, e) < 0)
+		return -1;
+	do {
+		if (img_fetch_go(f, e) < 0 ||
+		    img_sha256_of(body->data ? body->data : "", body->len, ret, e) < 0)
+			return -1;
+		if (!*want || !strcmp(ret, want))
+			return 0;
+		err_set(&why, ERR_REFUSED,
+			"%s sends something with the digest %.19s... for %.19s...; fix: if it is a proxy's or mirror's fault, pull without it",
+			f->reg->ends[f->end].host, ret, want);
+	} while (img_fetch_reject(f, &why, e) > 0);
+	return -1;
+}
+
+/* Asks for one by tag or digest. *digest is what its bytes have to have, or "" and then gets what
+ * they have. `type` may be NULL. */
+static int get(struct pull *p, const char *kind, const char *what, char digest[IMG_DIGEST_LEN + 1],
+	       char type[160], struct buf *ret, struct err *e)
 {
 	static struct img_fetch f; /* large */
 	char has[IMG_DIGEST_LEN + 1];
-	struct err why;
-	int r = -1;
+	int r;
 
-	memset(&f, 0, sizeof(f));
-	f.reg = &p->reg;
-	f.kind = kind;
-	f.what = what;
-	snprintf(f.x.method, sizeof(f.x.method), "%s", method);
-	f.x.accept = strcmp(kind, "manifests") ? NULL : ACCEPT;
-	f.x.body_max = IMG_DOC_MAX;
-	if (img_fetch_begin(&f, e) < 0)
-		goto out;
-	do {
-		if (img_fetch_go(&f, e) < 0)
-			goto out;
-		if (!ret)
-			break;
-		if (img_sha256_of(f.x.body.data ? f.x.body.data : "", f.x.body.len, has, e) < 0)
-			goto out;
-		if (!*digest || !strcmp(has, digest))
-			break;
-		err_set(&why, ERR_REFUSED,
-			"%s sends something with the digest %.19s... for %.19s...; fix: if it is a proxy's or mirror's fault, pull without it",
-			p->reg.ends[f.end].host, has, digest);
-	} while (img_fetch_reject(&f, &why, e) > 0);
-	if (ret && *digest && strcmp(has, digest) != 0)
-		goto out;
-	if (type)
-		memcpy(type, f.x.type, sizeof(f.x.type));
-	r = 0;
-	if (!ret) {
-		memcpy(digest, f.x.digest, sizeof(f.x.digest));
-		goto out;
+	ask_for(p, kind, what, "GET", &f);
+	r = go(&f, digest, has, e);
+	if (r == 0) {
+		memcpy(digest, has, sizeof(has));
+		if (type)
+			memcpy(type, f.x.type, sizeof(f.x.type));
+		*ret = f.x.body;
+		memset(&f.x.body, 0, sizeof(f.x.body));
 	}
-	memcpy(digest, has, sizeof(has));
-	*ret = f.x.body;
-	memset(&f.x.body, 0, sizeof(f.x.body));
-out:
+	img_fetch_free(&f);
+	return r;
+}
+
+/* The digest of what the tag leads to, by the registry's word; "" when it does not say. */
+static int get_digest(struct pull *p, char ret[IMG_DIGEST_LEN + 1], struct err *e)
+{
+	static struct img_fetch f;
+	int r;
+
+	ask_for(p, "manifests", p->how->ref.tag, "HEAD", &f);
+	r = img_fetch_begin(&f, e) < 0 ? -1 : img_fetch_go(&f, e);
+	if (r == 0)
+		memcpy(ret, f.x.digest, sizeof(f.x.digest));
+	/* Not every registry answers this; and to a GET it says why not. */
+	else if (f.x.outcome == IMG_ANSWERED && f.x.status >= 400 && f.x.status < 500 &&
+		 f.x.status != 429)
+		r = 0;
 	img_fetch_free(&f);
 	return r;
 }
@@ -234,7 +258,7 @@ static int get_described(struct pull *p, const char *kind, const struct img_desc
 	char digest[IMG_DIGEST_LEN + 1];
 
 	memcpy(digest, d->digest, sizeof(digest));
-	if (get(p, kind, d->digest, "GET", digest, type, ret, e) < 0)
+	if (get(p, kind, d->digest, digest, type, ret, e) < 0)
 		return -1;
 	if (ret->len != d->size)
 		return err_set(e, ERR_REFUSED, "it has %zu bytes, and %llu were announced",
@@ -269,8 +293,8 @@ static int get_manifest(struct pull *p, struct err *e)
 	char type[160];
 
 	memcpy(p->top, ref->digest, sizeof(p->top));
-	if (get(p, "manifests", *ref->digest ? ref->digest : ref->tag, "GET", p->top, type, &text,
-		e) < 0 ||
+	if (get(p, "manifests", *ref->digest ? ref->digest : ref->tag, p->top, type, &text, e) <
+		    0 ||
 	    img_doc_parse(text.data ? text.data : "", text.len, *type ? type : NULL, &doc, e) < 0)
 		return -1;
 	if (doc.kind == IMG_DOC_INDEX)
@@ -319,7 +343,7 @@ static int unchanged(struct pull *p, struct err *e)
 
 	if (*p->how->ref.digest || img_name_get(&p->store, &p->how->ref, &name, &none) < 0)
 		return 0;
-	if (get(p, "manifests", p->how->ref.tag, "HEAD", digest, NULL, NULL, e) < 0)
+	if (get_digest(p, digest, e) < 0)
 		return -1;
 	return *digest && is_there(p, digest);
 }
@@ -332,9 +356,8 @@ static int publish(struct pull *p, struct err *e)
 	img_progress_phase(p->how->progress, "publish", "storing the image");
 	if (img_record_of_config(&p->config, id, p->manifest_digest, &r, e) < 0)
 		return -1;
-	r.n_layers = p->n_stack;
-	memcpy(r.layers, p->stack, p->n_stack * sizeof(*r.layers));
-	if (img_image_publish(&p->store, &r, p->config_json.data, p->config_json.len, e) < 0 ||
+	if (img_stack_finish(&p->stack, &r, e) < 0 ||
+	    img_image_publish(&p->store, &r, p->config_json.data, p->config_json.len, e) < 0 ||
 	    img_name_set(&p->store, &p->how->ref, id, p->top, e) < 0)
 		return -1;
 	memcpy(p->result.id, id, IMG_DIGEST_LEN + 1);
@@ -384,7 +407,7 @@ int img_pull(const struct img_pull_how *how, struct img_pulled *ret, struct err 
 			   .store = IMG_STORE_NONE,
 			   .server = IMG_UNPACK_NO_SERVER,
 			   .child = IMG_UNPACK_NO_CHILD,
-			   .draft = IMG_DRAFT_NONE };
+			   .stack = IMG_STACK_NONE };
 	img_ref_format(&how->ref, p.text);
 	if (check_how(how, e) < 0)
 		return -1;
@@ -393,9 +416,8 @@ int img_pull(const struct img_pull_how *how, struct img_pulled *ret, struct err 
 	/* Before the draft is removed that its child may be writing to. */
 	img_unpack_server_end(&p.server);
 	fd_close(&p.child.answer);
-	img_draft_drop(&p.draft);
+	img_stack_drop(&p.stack);
 	pull_layers_free(&p);
-	pull_stack_free(&p);
 	img_config_free(&p.config);
 	buf_free(&p.config_json);
 	img_registry_free(&p.reg);

@@ -8,6 +8,7 @@
 #include "image/record.h"
 #include "image/registry.h"
 #include "image/sha256.h"
+#include "image/stack.h"
 #include "image/store.h"
 #include "image/unpack_server.h"
 
@@ -16,7 +17,7 @@ enum layer_state {
 	LAYER_DOWNLOADING, /* an exchange is under way, or is to be repeated */
 	LAYER_FETCHED,	   /* its blob is here, and is what it should be */
 	LAYER_UNPACKING,
-	LAYER_DONE, /* in the store, held */
+	LAYER_DONE, /* in the store */
 };
 
 struct pull;
@@ -24,8 +25,6 @@ struct pull;
 struct layer {
 	struct pull *pull;
 	const struct img_descriptor *blob;
-	const char *diff;
-	char chain[IMG_DIGEST_LEN + 1];
 	enum layer_state state;
 	uint64_t again;
 
@@ -39,11 +38,6 @@ struct layer {
 	struct img_sha256 sum;
 	struct img_sink sink;
 	struct img_fetch fetch;
-
-	/* Once it is in the store. */
-	int held;
-	struct img_record_layer is;
-	struct img_unpacked done;
 };
 
 struct pull {
@@ -62,12 +56,9 @@ struct pull {
 
 	struct layer *layers;
 	size_t n_layers;
-	size_t next;				      /* the lowest that is not on the stack */
-	struct img_record_layer stack[IMG_STACK_MAX]; /* what the image consists of, lowest first */
-	int stack_held[IMG_STACK_MAX];
-	size_t n_stack;
+	size_t next; /* the lowest that is not on the stack */
+	struct img_stack stack;
 	CURLM *multi;
-	struct img_draft draft; /* of the layer that is being unpacked */
 	struct img_unpack_child child;
 	struct img_pulled result;
 };
@@ -75,11 +66,3 @@ struct pull {
 /* All layers of p->manifest into the store, held, and on the stack. */
 int pull_layers(struct pull *p, struct err *e);
 void pull_layers_free(struct pull *p);
-
-/* Puts a layer on top of the stack; the descriptor is the stack's. One that hides everything below
- * makes the stack new; on a full one, all that is there becomes one layer first. */
-int pull_stack_add(struct pull *p, const struct layer *l, int held, struct err *e);
-/* When the image has more layers than a stack: takes the lowest of them, which an earlier pull has
- * made one, from the store. The count of layers that this stands for. */
-size_t pull_stack_merged(struct pull *p);
-void pull_stack_free(struct pull *p);

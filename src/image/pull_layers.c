@@ -10,7 +10,6 @@
  * registry sends more than it said (the transfer ends), less (it is asked for the rest), or other
  * bytes (refused); the disk is full; the child says no. Nothing of it has a name by then. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -125,11 +124,8 @@ static int take_left_over(struct layer *l, struct err *e)
 	return 0;
 }
 
-static void done(struct layer *l, int held, const struct img_unpacked *what)
+static void done(struct layer *l)
 {
-	l->held = held;
-	l->done = *what;
-	l->is.bytes = what->bytes;
 	l->state = LAYER_DONE;
 	fd_close(&l->part);
 	img_sha256_drop(&l->sum);
@@ -139,26 +135,12 @@ static void done(struct layer *l, int held, const struct img_unpacked *what)
 /* Takes the layer from the store when it is there. */
 static bool there(struct layer *l)
 {
-	static const char kinds[] = { 'd', 'c' };
-	const struct img_store *s = &l->pull->store;
+	struct pull *p = l->pull;
 
-	for (size_t i = 0; i < sizeof(kinds); i++) {
-		const char *id = i == 0 ? l->diff : l->chain;
-		struct img_layer_info info;
-		struct err e;
-		int held = img_layer_hold(s, kinds[i], id, &info, &e);
-
-		if (held < 0)
-			continue;
-		if (img_layer_name(kinds[i], id, l->is.name, &e) < 0) {
-			fd_close(&held);
-			continue;
-		}
-		memcpy(l->is.id, id, sizeof(l->is.id));
-		done(l, held, &info.done);
-		return true;
-	}
-	return false;
+	if (img_stack_missing(&p->stack, (size_t)(l - p->layers)))
+		return false;
+	done(l);
+	return true;
 }
 
 static int about(const struct layer *l, const char *doing, struct err *e)
@@ -276,77 +258,34 @@ static int answered(struct layer *l, CURLcode code, struct err *e)
 
 static int unpack(struct pull *p, struct layer *l, struct err *e)
 {
-	static struct img_unpack_order o;
-
-	memset(&o, 0, sizeof(o));
-	o.max_in = l->blob->size;
-	o.limits = img_unpack_default;
-	/* Root's too are all of the caller: a box has one id, and what is anybody else's it could
-	 * neither enter nor, with all capabilities of its own, change. */
-	o.keep_owners = false;
-	o.lax_end = true;
-	o.n_lowers = p->n_stack;
-	for (size_t i = 0; i < p->n_stack; i++)
-		memcpy(o.lowers[i], p->stack[p->n_stack - 1 - i].name, sizeof(o.lowers[i]));
-	if (img_draft_new(&p->store, &p->draft, e) < 0)
-		return -1;
 	if (lseek(l->part, 0, SEEK_SET) < 0)
 		return err_sys(e, "seek");
-	if (img_unpack_order(&p->server, &o, l->part, p->draft.tree, &p->child, e) < 0)
+	if (img_stack_start(&p->stack, &p->server, l->part, l->blob->size, &p->child, e) < 0)
 		return -1;
 	l->state = LAYER_UNPACKING;
 	show(l, "unpack", 0, l->blob->size);
 	return 0;
 }
 
-static int publish(struct pull *p, struct layer *l, const struct img_unpack_result *r,
-		   struct err *e)
-{
-	char kind = r->done.borrowed ? 'c' : 'd';
-	const char *id = r->done.borrowed ? l->chain : l->diff;
-	int held;
-
-	if (img_layer_publish(&p->store, &p->draft, kind, id, &r->done, l->is.name, e) < 0)
-		return -1;
-	held = fcntl(p->draft.tree, F_DUPFD_CLOEXEC, 0); /* the lock goes with it */
-	if (held < 0)
-		return err_sys(e, "hold a layer");
-	img_draft_drop(&p->draft);
-	if (img_part_remove(&p->store, l->blob->digest, e) < 0) {
-		fd_close(&held);
-		return -1;
-	}
-	memcpy(l->is.id, id, sizeof(l->is.id));
-	show(l, "done", l->blob->size, l->blob->size);
-	done(l, held, &r->done);
-	return 0;
-}
-
-/* The child has ended: is the layer what the image's config says? */
+/* The child has ended. What it refused is not kept: it would be the same the next time. */
 static int unpacked(struct pull *p, struct layer *l, struct err *e)
 {
-	struct img_unpack_result r;
 	struct err ignored;
 
-	if (img_unpack_end(&p->child, &r, e) < 0) {
+	if (img_stack_end(&p->stack, &p->child, NULL, e) < 0) {
 		if (e->num == ENOSPC || e->num == EDQUOT) {
 			errno = e->num;
-			disk(e);
-		} else {
-			img_part_remove(&p->store, l->blob->digest, &ignored);
+			return disk(e);
 		}
+		if (e->kind == ERR_REFUSED)
+			img_part_remove(&p->store, l->blob->digest, &ignored);
 		return -1;
 	}
-	if (strcmp(r.decoded.in_digest, l->blob->digest) != 0)
-		return err_set(e, ERR_REFUSED, "it has changed since it was downloaded");
-	if (strcmp(r.decoded.out_digest, l->diff) != 0) {
-		img_part_remove(&p->store, l->blob->digest, &ignored);
-		return err_set(
-			e, ERR_REFUSED,
-			"unpacked its digest is %.19s..., and the image's config says %.19s...",
-			r.decoded.out_digest, l->diff);
-	}
-	return publish(p, l, &r, e);
+	if (img_part_remove(&p->store, l->blob->digest, e) < 0)
+		return -1;
+	show(l, "done", l->blob->size, l->blob->size);
+	done(l);
+	return 0;
 }
 
 /* Downloads that are due. */
@@ -393,22 +332,42 @@ static int take_answers(struct pull *p, struct err *e)
 	return 0;
 }
 
+/* Somebody else has made it after all. */
+static void give_up(struct layer *l)
+{
+	struct err ignored;
+
+	if (l->running)
+		curl_multi_remove_handle(l->pull->multi, l->fetch.x.easy);
+	l->running = false;
+	if (l->part >= 0)
+		img_part_remove(&l->pull->store, l->blob->digest, &ignored);
+	done(l);
+}
+
 static int step_unpacking(struct pull *p, struct err *e)
 {
 	struct layer *l = &p->layers[p->next];
 	struct pollfd answer = { .fd = p->child.answer, .events = POLLIN };
 
-	if (l->state == LAYER_UNPACKING && poll(&answer, 1, 0) > 0 && unpacked(p, l, e) < 0)
-		return about(l, "unpacking of", e);
-	while (p->next < p->n_layers && p->layers[p->next].state == LAYER_DONE) {
-		l = &p->layers[p->next++];
-		if (pull_stack_add(p, l, fd_steal(&l->held), e) < 0)
-			return about(l, "storing of", e);
+	if (p->child.answer >= 0) {
+		if (poll(&answer, 1, 0) <= 0)
+			return 0;
+		if (unpacked(p, l, e) < 0)
+			return about(l, "unpacking of", e);
 	}
+	if (!img_stack_next(&p->stack, &p->next, e)) {
+		if (e->kind != ERR_NONE)
+			return -1;
+		p->next = p->n_layers;
+	}
+	for (size_t i = 0; i < p->next; i++)
+		if (p->layers[i].state != LAYER_DONE)
+			give_up(&p->layers[i]);
+	if (p->next == p->n_layers)
+		return 0;
 	l = &p->layers[p->next];
-	if (p->next < p->n_layers && l->state == LAYER_FETCHED && unpack(p, l, e) < 0)
-		return about(l, "unpacking of", e);
-	return 0;
+	return l->state == LAYER_FETCHED && unpack(p, l, e) < 0 ? about(l, "unpacking of", e) : 0;
 }
 
 static void tick(struct pull *p)
@@ -433,39 +392,22 @@ static void tick(struct pull *p)
 
 static int prepare(struct pull *p, struct err *e)
 {
-	size_t skip;
-
 	p->n_layers = p->manifest.n_layers;
 	p->layers = calloc(p->n_layers + 1, sizeof(*p->layers));
 	p->multi = curl_multi_init();
 	if (!p->layers || !p->multi)
 		return err_set(e, ERR_SYS, "memory for %zu layers", p->n_layers);
+	/* Root's layers too are all of the caller: a box has one id, and what is anybody else's it
+	 * could neither enter nor, with all capabilities of its own, change. */
+	if (img_stack_begin(&p->stack, &p->store, &p->config, e) < 0)
+		return -1;
+	p->result.layers = p->n_layers;
 	for (size_t i = 0; i < p->n_layers; i++) {
 		struct layer *l = &p->layers[i];
-		char text[2 * IMG_DIGEST_LEN + 2];
 
-		*l = (struct layer){ .pull = p,
-				     .blob = &p->manifest.layers[i],
-				     .diff = p->config.diff_ids[i],
-				     .part = -1,
-				     .held = -1 };
-		memcpy(l->chain, l->diff, sizeof(l->chain));
-		if (i == 0)
-			continue;
-		snprintf(text, sizeof(text), "%s %s", l[-1].chain, l->diff);
-		if (img_sha256_of(text, strlen(text), l->chain, e) < 0)
-			return -1;
+		*l = (struct layer){ .pull = p, .blob = &p->manifest.layers[i], .part = -1 };
+		p->result.shared += there(l);
 	}
-	p->result.layers = p->n_layers;
-	skip = pull_stack_merged(p);
-	for (size_t i = 0; i < p->n_layers; i++) {
-		if (i < skip)
-			p->layers[i].state = LAYER_DONE;
-		else
-			there(&p->layers[i]);
-		p->result.shared += p->layers[i].state == LAYER_DONE;
-	}
-	p->next = skip;
 	return 0;
 }
 
@@ -513,7 +455,6 @@ void pull_layers_free(struct pull *p)
 		img_fetch_free(&l->fetch);
 		img_sha256_drop(&l->sum);
 		fd_close(&l->part);
-		fd_close(&l->held);
 	}
 	curl_multi_cleanup(p->multi);
 	free(p->layers);

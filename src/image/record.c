@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/path.h"
+#include "base/sha256.h"
 #include "image/text.h"
 
 void img_record_free(struct img_record *r)
@@ -237,4 +238,13 @@ int img_record_read(const char *text, size_t n, struct img_record *ret, struct e
 	}
 	*ret = r;
 	return 0;
+}
+
+void img_bytecode_key(const struct img_record *r, char ret[IMG_DIGEST_LEN + 1])
+{
+	char hex[SHA256_HEX + 1], text[128 + IMG_DIGEST_LEN];
+	int n = snprintf(text, sizeof(text), "cloche bytecode 1%c%s%c", 0, r->id, 0);
+
+	sha256_hex(text, (size_t)n, hex);
+	snprintf(ret, IMG_DIGEST_LEN + 1, "sha256:%s", hex);
 }

@@ -64,5 +64,8 @@ int img_record_write(const struct img_record *r, struct buf *out, struct err *e)
 /* Reads n bytes. *ret is the caller's, to be freed by img_record_free. -1 with ERR_REFUSED. */
 int img_record_read(const char *text, size_t n, struct img_record *ret, struct err *e);
 
+/* The key of the layer (kind s) that holds the bytecode of the image's Python library, if there is
+ * one: it is no part of the image, and stays as long as the image does. */
+void img_bytecode_key(const struct img_record *r, char ret[IMG_DIGEST_LEN + 1]);
 /* "d0123456789abcdef0123" of a kind and an id ("sha256:..."). */
 int img_layer_name(char kind, const char *id, char ret[IMG_LAYER_NAME], struct err *e);

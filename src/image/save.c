@@ -72,7 +72,7 @@ static int layer(struct saving *s, size_t i, bool only_sum, struct save_blob *re
 		return -1;
 	s->n = 0;
 	s->only_sum = only_sum;
-	if (img_layer_tar(s->held[r->n_layers - 1 - i], info.mode, geteuid() != 0, &sink, e) < 0)
+	if (img_layer_tar(s->held[r->n_layers - 1 - i], info.mode, &sink, e) < 0)
 		return err_prefix(e, "layer %zu of %zu", i + 1, r->n_layers);
 	ret->size = s->n;
 	return img_sha256_end(&s->sum, ret->digest, e);

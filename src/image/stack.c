@@ -65,13 +65,12 @@ static void find_merged(struct img_stack *st)
 }
 
 int img_stack_begin(struct img_stack *ret, const struct img_store *s, const struct img_config *c,
-		    bool keep_owners, struct err *e)
+		    struct err *e)
 {
 	struct img_stack st = IMG_STACK_NONE;
 
 	st.store = s;
 	st.config = c;
-	st.keep_owners = keep_owners;
 	st.items = calloc(c->n_diff_ids + 1, sizeof(*st.items));
 	if (!st.items)
 		return err_sys(e, "the image's layers");
@@ -173,7 +172,6 @@ int img_stack_start(struct img_stack *st, const struct img_unpack_server *server
 {
 	struct img_unpack_order o = { .max_in = max_in,
 				      .limits = img_unpack_default,
-				      .keep_owners = st->keep_owners,
 				      .lax_end = true,
 				      .n_lowers = st->n };
 
@@ -196,7 +194,7 @@ static int publish(struct img_stack *st, const struct img_unpack_result *r, stru
 
 	if (strcmp(r->decoded.out_digest, diff) != 0)
 		return err_set(e, ERR_REFUSED,
-			       "its plain archive is %s, and the image's config says %s",
+			       "its diff id is %.19s..., and the image's config says %.19s...",
 			       r->decoded.out_digest, diff);
 	it->kind = r->done.borrowed > 0 ? 'c' : 'd';
 	if (img_layer_publish(st->store, &st->draft, it->kind, it->kind == 'c' ? it->chain : diff,

@@ -34,7 +34,6 @@ struct img_stack_item {
 struct img_stack {
 	const struct img_store *store;
 	const struct img_config *config;
-	bool keep_owners;
 	struct img_stack_item *items; /* as many as the config has diff ids */
 	size_t at;		      /* the next layer: those before are on the stack */
 	size_t n;
@@ -44,10 +43,9 @@ struct img_stack {
 };
 #define IMG_STACK_NONE ((struct img_stack){ .draft = { .fd = -1, .tree = -1 } })
 
-/* Looks up what is there, and holds it. The store and the config have to live as long. keep_owners:
- * see img_unpack. */
+/* Looks up what is there, and holds it. The store and the config have to live as long. */
 int img_stack_begin(struct img_stack *ret, const struct img_store *s, const struct img_config *c,
-		    bool keep_owners, struct err *e);
+		    struct err *e);
 /* Harmless on IMG_STACK_NONE. */
 void img_stack_drop(struct img_stack *st);
 #define _cleanup_img_stack_ __attribute__((cleanup(img_stack_drop)))

@@ -162,7 +162,7 @@ int store_put(const struct img_store *s, int dir, const char *name, const void *
 		unlinkat(s->draft, draft, 0);
 		return -1;
 	}
-	return fsync(dir) < 0 ? err_sys(e, "the store of images: %s", name) : 0;
+	return 0;
 }
 
 int store_hold(int dir, const char *name, int how)
@@ -370,5 +370,7 @@ int img_image_publish(const struct img_store *s, const struct img_record *r, con
 	snprintf(name, sizeof(name), "%s.json", store_hex(r->id));
 	if (json && store_put(s, s->configs, name, json, n, e) < 0)
 		return -1;
-	return store_put(s, s->configs, store_hex(r->id), text.data, text.len, e);
+	if (store_put(s, s->configs, store_hex(r->id), text.data, text.len, e) < 0)
+		return -1;
+	return fsync(s->configs) < 0 ? err_sys(e, "the store of images") : 0;
 }

@@ -106,6 +106,19 @@ static bool is_held(const struct img_store *s, const struct img_record *r)
 	return false;
 }
 
+static int keep_layers(struct gc *gc, const struct img_record *r, struct err *e)
+{
+	char key[IMG_DIGEST_LEN + 1], bytecode[IMG_LAYER_NAME];
+
+	for (size_t i = 0; i < r->n_layers; i++)
+		if (set_add(&gc->layers, r->layers[i].name, e) < 0)
+			return -1;
+	img_bytecode_key(r, key);
+	if (img_layer_name('s', key, bytecode, e) < 0)
+		return -1;
+	return set_add(&gc->layers, bytecode, e);
+}
+
 /* Keeps the layers of images that stay, and removes the records of those that don't. */
 static int one_config(void *ctx, int dir, const char *name, struct err *e)
 {
@@ -128,8 +141,7 @@ static int one_config(void *ctx, int dir, const char *name, struct err *e)
 		gc->done.images++;
 		rc = unlinkat(dir, name, 0) < 0 ? err_sys(e, "configs/%s", name) : 0;
 	} else if (known) {
-		for (size_t i = 0; i < r.n_layers && rc == 0; i++)
-			rc = set_add(&gc->layers, r.layers[i].name, e);
+		rc = keep_layers(gc, &r, e);
 	}
 	img_record_free(&r);
 	return rc;

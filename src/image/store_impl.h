@@ -11,8 +11,9 @@
 /* Takes the lock for changing names: a descriptor that holds it until closed. Never held while
  * something is waited for or removed. */
 int store_lock(const struct img_store *s, struct err *e);
-/* Makes the file dir/name, or replaces it, by way of draft/: it is on the disk when it gets its
- * name. The lock is held. */
+/* Makes the file dir/name, or replaces it, by way of draft/: its content is on the disk when it
+ * gets its name; that it has it is for the caller to bring there (fsync of dir). The lock is held.
+ */
 int store_put(const struct img_store *s, int dir, const char *name, const void *data, size_t n,
 	      struct err *e);
 /* Opens a directory without following a link, and locks it (LOCK_SH, LOCK_EX) without waiting. -1

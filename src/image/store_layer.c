@@ -25,6 +25,7 @@
 
 #define DRAFT_TRIES 16
 #define OLD "old"
+#define INFO "info"
 
 #define COUNT(k, member)                                                                           \
 	{                                                                                          \
@@ -235,15 +236,27 @@ static int put_aside(const struct img_store *s, struct img_draft *d, const char 
 	return renameat(s->layers, name, d->fd, OLD) < 0 ? err_sys(e, "layer %s", name) : 0;
 }
 
+/* Beside the tree, to be brought to the disk with it. */
+static int info_put(const struct img_draft *d, const struct img_layer_info *info, struct err *e)
+{
+	_cleanup_buf_ struct buf text;
+	_cleanup_fd_ int fd = -1;
+
+	buf_init(&text, STORE_INFO_MAX);
+	info_write(info, &text);
+	fd = openat(d->fd, INFO, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0 || text.failed || fd_write_all(fd, text.data, text.len) < 0)
+		return err_sys(e, "write the info");
+	return 0;
+}
+
 /* The lock is held. */
 static int publish(const struct img_store *s, struct img_draft *d, char kind, const char *name,
 		   const struct img_layer_info *info, struct err *e)
 {
 	char file[IMG_LAYER_NAME + sizeof(STORE_INFO)];
-	_cleanup_buf_ struct buf text;
 	int there = img_layer_hold(s, kind, info->id, NULL, e);
 
-	buf_init(&text, STORE_INFO_MAX);
 	if (there >= 0) {
 		fd_close(&d->tree);
 		d->tree = there;
@@ -251,12 +264,10 @@ static int publish(const struct img_store *s, struct img_draft *d, char kind, co
 	}
 	if (e->kind != ERR_MISSING || put_aside(s, d, name, e) < 0)
 		return -1;
-	info_write(info, &text);
 	info_name(name, file);
-	if (store_put(s, s->layers, file, text.data, text.len, e) < 0)
-		return -1;
-	if (renameat(d->fd, IMG_DRAFT_TREE, s->layers, name) < 0 || fsync(s->layers) < 0)
-		return err_sys(e, "layer %s", name);
+	if (renameat(d->fd, INFO, s->layers, file) < 0 ||
+	    renameat(d->fd, IMG_DRAFT_TREE, s->layers, name) < 0 || fsync(s->layers) < 0)
+		return err_sys(e, "give it its name");
 	return 0;
 }
 
@@ -271,13 +282,18 @@ int img_layer_publish(const struct img_store *s, struct img_draft *d, char kind,
 	if (img_layer_name(kind, id, name, e) < 0)
 		return -1;
 	memcpy(info.id, id, strlen(id) + 1);
-	if (fstat(d->tree, &st) < 0 || fchmod(d->tree, (st.st_mode & 07777) | 0700) < 0 ||
-	    syncfs(d->tree) < 0)
+	if (fstat(d->tree, &st) < 0 || fchmod(d->tree, (st.st_mode & 07777) | 0700) < 0)
 		return err_sys(e, "layer %s", name);
 	info.mode = st.st_mode & 07777;
+	if (info_put(d, &info, e) < 0)
+		return err_prefix(e, "layer %s", name);
+	if (syncfs(d->tree) < 0)
+		return err_sys(e, "layer %s: bring it to the disk", name);
 	lock = store_lock(s, e);
-	if (lock < 0 || publish(s, d, kind, name, &info, e) < 0)
+	if (lock < 0)
 		return -1;
+	if (publish(s, d, kind, name, &info, e) < 0)
+		return err_prefix(e, "layer %s", name);
 	memcpy(ret_name, name, sizeof(name));
 	return 0;
 }

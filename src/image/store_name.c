@@ -252,7 +252,9 @@ int img_name_set(const struct img_store *s, const struct img_ref *ref, const cha
 	if (load(s, file, &there, e) == 0 && strcmp(there.ref, text) != 0)
 		return err_set(e, ERR_REFUSED, "the name %s is too like %s: choose a shorter one",
 			       text, there.ref);
-	return store_put(s, s->names, file, out.data, out.len, e);
+	if (store_put(s, s->names, file, out.data, out.len, e) < 0)
+		return -1;
+	return fsync(s->names) < 0 ? err_sys(e, "the store of images") : 0;
 }
 
 int img_name_remove(const struct img_store *s, const struct img_ref *ref, struct err *e)

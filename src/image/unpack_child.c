@@ -121,6 +121,8 @@ void img_unpack_child(const struct img_unpack_job *job, int back, pid_t parent)
 		a.failed = err_prefix(&a.err, "lock the unpacking in");
 	if (!a.failed)
 		a.failed = work(job, &a.result, &a.err);
+	/* Before anybody hears that it is done: the directory is no longer ours. */
+	close(job->tree);
 	_exit(fd_write_all(back, &a, sizeof(a)) < 0);
 }
 

@@ -101,10 +101,14 @@ static void __attribute__((noreturn)) child(const struct job *j, int back, pid_t
 	struct img_saved saved;
 	struct err e = { 0 };
 
+	int r;
+
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && getppid() == parent)
-		img_save(&how, j->held, &saved, &e);
+		r = img_save(&how, j->held, &saved, &e);
 	else
-		err_set(&e, ERR_SYS, "the process that saves has ended");
+		r = err_set(&e, ERR_SYS, "the process that saves has ended");
+	if (r == 0) /* an error that was dealt with on the way may stand there */
+		e.kind = ERR_NONE;
 	_exit(fd_write_all(back, &e, sizeof(e)) < 0);
 }
 

@@ -35,13 +35,14 @@ def test_refused_mounts():
     assert said == mount_rules()
 
 
-@pytest.mark.parametrize("group", ["SC_ENOSYS", "SC_EPERM", "SC_DENY", "SC_END"])
-def test_groups_of_system_calls(group):
+@pytest.mark.parametrize("group, page", [("SC_ENOSYS", "SECCOMP"), ("SC_EPERM", "SECCOMP"), ("SC_DENY", "SECCOMP"), ("SC_END", "SECCOMP"),
+                                         ("SC_IF_SETUP", "SETUP")])
+def test_groups_of_system_calls(group, page):
     policy = (SRC / "box" / "seccomp_policy.c").read_text(encoding="utf-8")
     want = set()
     for strings in re.findall(r"\{ " + group + r',\s+((?:"[^"]*"\s*)+)\}', policy):
         want |= set(" ".join(re.findall(r'"([^"]*)"', strings)).split())
-    text = (DOCS / "SECCOMP.md").read_text(encoding="utf-8")
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     part = re.search(r"<!-- group: " + group + r" -->\n(.*?)\n\n", text, re.S)[1]
     assert set(re.findall(r"`(\w+)`", part)) == want
 

@@ -1,4 +1,5 @@
 """What the documents say can be done is done here, and what is claimed to be tested is."""
+import gzip
 import os
 import re
 import shutil
@@ -6,6 +7,7 @@ import subprocess
 import sys
 
 import boxlib
+import layout
 import pytest
 import stored
 
@@ -24,6 +26,11 @@ NOT_RUN = {
     "cloche pull python:3.12-slim": "needs a network",
     "cloche pull --ca-file /etc/ssl/ours.pem registry.example.com/team/app:1.4": "needs a network",
     "cloche pull --mirror mirror.example.com debian:12": "needs a network",
+    "cloche setup --image debian:12 --name with-git -- sh -c 'apt-get update && apt-get install -y git'": "long/test_setup_packages.py does it",
+    "cloche run --image local/with-git -- git --version": "long/test_setup_packages.py does it",
+    "cloche setup --image python:3.12-slim --name np -- pip install numpy": "long/test_setup_packages.py does the like",
+    "cloche setup --image node:22-slim --name ts -- npm install -g typescript": "long/test_setup_packages.py does the like",
+    "cloche run --image local/np -- python3 -c 'import numpy'": "long/test_setup_packages.py does the like",
 }
 
 
@@ -69,6 +76,11 @@ def bench(tmp_path_factory):
     (d / "rootfs" / "bin").mkdir()
     (d / "rootfs" / "bin" / "sh").symlink_to("busybox")
     shutil.copy(shutil.which("busybox"), d / "rootfs" / "bin" / "busybox")
+    layer = layout.tar(layout.folder("etc"), layout.entry("etc/motd", "hello\n"))
+    (d / "rootfs.tar.gz").write_bytes(gzip.compress(layer))
+    made = layout.Layout(d / "layout")
+    made.image([made.layer(layer)], tag="x.invalid/app:1")
+    made.archive(d / "app.tar")
     # Not below the first one: a directory that holds the home is never shared.
     home = tmp_path_factory.mktemp("home")
     (home / ".local/share/bash-completion/completions").mkdir(parents=True)
@@ -94,7 +106,7 @@ def test_documented_command(bench, where, line):
     d, home = bench
     env = dict(boxlib.base_env(), HOME=str(home))
     env["PATH"] = f"{d}/bin:{env['PATH']}"
-    if re.match(r"cloche (images|inspect|rm|prune)\b", bare):
+    if re.match(r"cloche (images|inspect|rm|prune|save)\b", bare):
         stock(home)
     r = subprocess.run(["sh", "-c", line], cwd=d, env=env, capture_output=True, timeout=boxlib.HANG, check=False,
                        stdin=subprocess.DEVNULL)

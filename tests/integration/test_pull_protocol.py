@@ -406,11 +406,12 @@ def test_a_layer_that_is_not_what_the_config_says(user, faulty, tmp_path):
     assert user.parts() == {} and list(user.store.glob("layers/*")) == []
 
 
-def test_a_tag_answered_without_its_digest(user, made, faulty):
-    """HEAD without Docker-Content-Digest: then the manifest itself is fetched and compared."""
+@pytest.mark.parametrize("status", [200, 405])
+def test_a_tag_answered_without_its_digest(user, made, faulty, status):
+    """HEAD without Docker-Content-Digest, or not at all: then the manifest itself is fetched and compared."""
     ref = faulty.serve(made, "team/x:1")
     user.pulled(*faulty.trust, ref)
-    faulty.rule = lambda q: q.reply(200, {}) if q.method == "HEAD" else None
+    faulty.rule = lambda q: q.reply(status, {}) if q.method == "HEAD" else None
     faulty.seen.clear()
     user.pulled(*faulty.trust, ref)
     assert not any(big_blob(made)["digest"] in q.path for q in faulty.seen)

@@ -23,6 +23,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -256,6 +257,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(mine.pause)
 
 
+class Quiet(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """A client that went away is what tests are about."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError, ssl.SSLError)):
+            super().handle_error(request, client_address)
+
+
 class Faulty(Server):
     """A registry of python. rule(Asked) answers instead (and returns true), or returns nothing; `pause` seconds pass between pieces."""
 
@@ -267,8 +277,8 @@ class Faulty(Server):
         self.manifests, self.blobs = {}, {}
 
     def start(self):
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads, server.mine = True, self
+        server = Quiet(("127.0.0.1", 0), Handler)
+        server.mine = self
         if self.tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(self.authority.cert, self.authority.key)

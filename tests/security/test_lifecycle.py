@@ -104,8 +104,10 @@ def test_a_stubborn_family_dies_with_its_owner(own_program, probe, stop):
         p.send_signal(signal.SIGSTOP)
     p.kill()
     p.wait(20)
-    assert attack.no_marked(mark)
-    assert boxlib.wait_for(lambda: not namespaced() - before, timeout=10)
+    gone = boxlib.wait_for(lambda: not boxlib.find_marked(mark) and not namespaced() - before, timeout=10)
+    for pid in namespaced() - before:
+        os.kill(pid, signal.SIGKILL)
+    assert gone
 
 
 def test_a_stopped_init_dies_with_its_owner(own_program, probe):

@@ -179,6 +179,22 @@ START_TEST(capabilities)
 }
 END_TEST
 
+START_TEST(set_up)
+{
+	fresh();
+	rq.limits.workspace_max = 1 << 20;
+	refused(ERR_USAGE, STAGE_SPEC, "--workspace-max");
+	rq.setup = true;
+	rq.draft = 77;
+	prepares();
+	ck_assert(pr.spec.setup && pr.spec.draft == 77 && pr.spec.limits.workspace_max == 1 << 20);
+	ck_assert_uint_eq(pr.spec.cap_keep, CAP("DAC_OVERRIDE") | CAP("SETFCAP"));
+	fresh();
+	prepares();
+	ck_assert(!pr.spec.setup && pr.spec.cap_keep == 0);
+}
+END_TEST
+
 START_TEST(capabilities_that_are_none)
 {
 	static const char *const bad[] = { "", "CAP_", "NET", "NET_RAW ", "cap_cap_net_raw", "63", "NET_RAW,CHOWN", "x\ny", "\x1b[2J" };
@@ -434,6 +450,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, flags);
 	tcase_add_test(tc, untrusted);
 	tcase_add_test(tc, capabilities);
+	tcase_add_test(tc, set_up);
 	tcase_add_test(tc, capabilities_that_are_none);
 	tcase_add_test(tc, roots);
 	tcase_add_test(tc, working_directory);

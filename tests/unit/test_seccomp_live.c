@@ -89,6 +89,8 @@ static void remove_dir(void)
 {
 	unlink(path("file"));
 	unlink(path("new"));
+	unlink(path("device"));
+	unlink(path("fifo"));
 	rmdir(path("sub"));
 	rmdir(dir);
 }
@@ -235,7 +237,7 @@ static int probe_mkdir_setid(void)
 
 START_TEST(set_id_bits)
 {
-	struct sc_request setup = { .setid = true };
+	struct sc_request setup = { .setup = true };
 
 	ck_assert_int_eq(outcome(probe_chmod_setuid, NULL), 0);
 	ck_assert_int_eq(filtered(probe_chmod_setuid), EPERM);
@@ -251,6 +253,54 @@ START_TEST(set_id_bits)
 	ck_assert_int_eq(filtered(probe_mknod_setuid), EPERM);
 	/* Why mkdir is not checked: the kernel drops the bits. */
 	ck_assert_int_eq(outcome(probe_mkdir_setid, NULL), 0);
+}
+END_TEST
+
+static int probe_chown(void)
+{
+	struct stat st;
+
+	if (fchownat(AT_FDCWD, path("file"), 12345, 12346, 0) < 0 || stat(path("file"), &st) < 0)
+		return errno;
+	return st.st_uid == getuid() ? 0 : EEXIST;
+}
+
+static int probe_setuid(void)
+{
+	uid_t before = getuid();
+
+	if (syscall(SYS_setresuid, 12345, 12345, 12345) < 0)
+		return errno;
+	return getuid() == before ? 0 : EEXIST;
+}
+
+static int probe_mknod_device(void)
+{
+	if (mknod(path("device"), S_IFCHR | 0600, 0x501) < 0)
+		return errno;
+	return access(path("device"), F_OK) < 0 ? 0 : EEXIST;
+}
+
+static int probe_mknod_fifo(void)
+{
+	unlink(path("fifo"));
+	if (mknod(path("fifo"), S_IFIFO | 0600, 0) < 0)
+		return errno;
+	return access(path("fifo"), F_OK) == 0 ? 0 : ENOENT;
+}
+
+/* 0: said to be done, and not done. */
+START_TEST(lies)
+{
+	struct sc_request setup = { .setup = true };
+
+	ck_assert_int_eq(outcome(probe_chown, &setup), 0);
+	ck_assert_int_ne(outcome(probe_chown, NULL), 0);
+	ck_assert_int_ne(outcome(probe_setuid, NULL), 0);
+	ck_assert_int_eq(outcome(probe_setuid, &setup), 0);
+	ck_assert_int_eq(filtered(probe_mknod_device), EPERM);
+	ck_assert_int_eq(outcome(probe_mknod_device, &setup), 0);
+	ck_assert_int_eq(outcome(probe_mknod_fifo, &setup), 0);
 }
 END_TEST
 
@@ -501,6 +551,7 @@ static void fill(TCase *t)
 	tcase_add_test(t, hidden_arguments);
 	tcase_add_test(t, terminal);
 	tcase_add_test(t, set_id_bits);
+	tcase_add_test(t, lies);
 	tcase_add_test(t, sockets);
 	tcase_add_test(t, named_sends);
 	tcase_add_test(t, other_processes);

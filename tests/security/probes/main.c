@@ -18,7 +18,7 @@ static const struct {
 	int err;
 	const char *name;
 } err_names[] = {
-	{ EPERM, "EPERM" }, { ENOENT, "ENOENT" }, { ESRCH, "ESRCH" }, { EBADF, "EBADF" }, { EACCES, "EACCES" },
+	{ EPERM, "EPERM" }, { ENOENT, "ENOENT" }, { ENODATA, "ENODATA" }, { ESRCH, "ESRCH" }, { EBADF, "EBADF" }, { EACCES, "EACCES" },
 	{ EFAULT, "EFAULT" }, { EBUSY, "EBUSY" }, { EEXIST, "EEXIST" }, { EINVAL, "EINVAL" }, { EROFS, "EROFS" },
 	{ ENXIO, "ENXIO" }, { ENODEV, "ENODEV" }, { ENOTDIR, "ENOTDIR" }, { EISDIR, "EISDIR" }, { ENOTTY, "ENOTTY" },
 	{ ETXTBSY, "ETXTBSY" }, { ELOOP, "ELOOP" }, { ENOSYS, "ENOSYS" }, { EIO, "EIO" }, { EAGAIN, "EAGAIN" },
@@ -122,7 +122,7 @@ static const struct {
 	{ "grandchild", cmd_grandchild }, { "storm", cmd_storm }, { "crowd", cmd_crowd },
 	{ "hit-and-run", cmd_hit_and_run }, { "stubborn", cmd_stubborn }, { "sleep", cmd_sleep },
 	{ "shared", cmd_shared }, { "queue", cmd_queue }, { "passing", cmd_passing }, { "own-filter", cmd_own_filter },
-	{ "timers", cmd_timers },
+	{ "timers", cmd_timers }, { "lies", cmd_lies },
 };
 
 int main(int argc, char **argv)

@@ -54,4 +54,5 @@ int cmd_queue(int argc, char **argv);      /* shared.c: N MiB in sockets */
 int cmd_passing(int argc, char **argv);    /* shared.c: descriptors on their way */
 int cmd_timers(int argc, char **argv);     /* shared.c: as many timers as there are */
 int cmd_own_filter(int argc, char **argv); /* shared.c */
+int cmd_lies(int argc, char **argv); /* lies.c: what a set-up box says is done */
 int cmd_sleep(int argc, char **argv);

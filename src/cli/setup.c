@@ -1,0 +1,414 @@
+/* `cloche setup`: runs a command over an image, once, and makes an image of what it left.
+ *
+ * What the command prints is kept, and its end shown when it fails; --verbose streams it instead.
+ * The exit code is the command's own, or its fault's, as with `cloche run`; then nothing was
+ * made. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "box/launch.h"
+#include "box/self.h"
+#include "cli/denied_text.h"
+#include "cli/outcome_json.h"
+#include "cli/run_image.h"
+#include "cli/say.h"
+#include "cli/title.h"
+#include "cli/verbs.h"
+#include "engine/setup.h"
+
+#define MEMORY_DEFAULT (2ULL << 30)
+#define PIDS_DEFAULT 1024
+#define TIMEOUT_DEFAULT 300000000ULL
+#define DISK_DEFAULT (10ULL << 30)
+#define OUTPUT_KEPT 65536
+#define TAIL_LINES 30
+
+enum {
+	O_IMAGE,
+	O_NAME,
+	O_BYTECODE,
+	O_ENV,
+	O_NO_NETWORK,
+	O_MEMORY,
+	O_PIDS,
+	O_CPUS,
+	O_TIMEOUT,
+	O_DISK,
+	O_VERBOSE,
+	O_JSON,
+	O_QUIET
+};
+
+static const struct opt_row rows[] = {
+	{ "image", 0, OPT_STR, false, "IMAGE", NULL, "Image", "the image to start from", NULL,
+	  "0.2", O_IMAGE },
+	{ "name", 0, OPT_STR, false, "NAME", NULL, "Image", "what to call the result: local/NAME",
+	  NULL, "0.2", O_NAME },
+	{ "bytecode", 0, OPT_FLAG, false, NULL, NULL, "Image",
+	  "in place of a command and a name: compile the image's Python library, as the first run does",
+	  "name,env,verbose,json", "0.2", O_BYTECODE },
+	{ "env", 'e', OPT_STR, true, "NAME[=VALUE]", NULL, "Image",
+	  "set a variable for the command; without =VALUE copy it from here", NULL, "0.2", O_ENV },
+	{ "no-network", 0, OPT_FLAG, false, NULL, NULL, "Image",
+	  "loopback alone; else the command has all of this machine's network", NULL, "0.2",
+	  O_NO_NETWORK },
+	{ "memory", 'm', OPT_SIZE, false, "SIZE", "2g", "Limits", "memory of the whole box", NULL,
+	  "0.2", O_MEMORY },
+	{ "pids", 0, OPT_NUMBER, false, "N", "1024", "Limits", "processes and threads at once",
+	  NULL, "0.2", O_PIDS },
+	{ "cpus", 0, OPT_CPUS, false, "N", NULL, "Limits", "cpus, such as 0.5 or 2", NULL, "0.2",
+	  O_CPUS },
+	{ "timeout", 0, OPT_DURATION, false, "TIME", "300", "Limits",
+	  "end the command after this long; 0: never", NULL, "0.2", O_TIMEOUT },
+	{ "disk", 0, OPT_SIZE, false, "SIZE", "10g", "Limits",
+	  "end the command when what it writes grows beyond this", NULL, "0.2", O_DISK },
+	{ "verbose", 0, OPT_FLAG, false, NULL, NULL, "Output",
+	  "show what the command prints, on stderr, while it runs", "json", "0.2", O_VERBOSE },
+	{ "json", 0, OPT_FLAG, false, NULL, NULL, "Output",
+	  "print one JSON object: the image that was made, or how the command ended", NULL, "0.2",
+	  O_JSON },
+	{ "quiet", 'q', OPT_FLAG, false, NULL, NULL, "Output", "no notes on stderr", NULL, "0.2",
+	  O_QUIET },
+};
+
+struct setup_options {
+	struct run_options run; /* its image, its limits, and how it is told */
+	const char *name;
+	bool bytecode, no_network, verbose;
+};
+
+static struct prepared prepared; /* large; one a process */
+static struct setup setup = SETUP_NONE;
+
+static int on_option(void *ctx, const struct opt_row *row, const char *value, struct err *e)
+{
+	struct setup_options *o = ctx;
+	struct box_limits *l = &o->run.request.limits;
+
+	switch (row->id) {
+	case O_IMAGE:
+		o->run.request.image = value;
+		return 0;
+	case O_NAME:
+		o->name = value;
+		return 0;
+	case O_BYTECODE:
+		o->bytecode = true;
+		return 0;
+	case O_ENV:
+		return request_add(&o->run.request.env, value, row->name, e);
+	case O_NO_NETWORK:
+		o->no_network = true;
+		return 0;
+	case O_MEMORY:
+		return parse_size(value, &l->memory, e);
+	case O_PIDS:
+		return parse_u64(value, 1, 4194304 - LIMIT_INIT_PIDS, &l->pids, e);
+	case O_CPUS:
+		return parse_cpus(value, &l->cpus, e);
+	case O_TIMEOUT:
+		return parse_duration(value, &l->timeout_us, e);
+	case O_DISK:
+		return parse_size(value, &l->workspace_max, e);
+	case O_VERBOSE:
+		o->verbose = true;
+		return 0;
+	case O_JSON:
+		o->run.json = true;
+		return 0;
+	default:
+		o->run.quiet = true;
+		return 0;
+	}
+}
+
+static void defaults(struct request *r)
+{
+	static const char noninteractive[] = "DEBIAN_FRONTEND=noninteractive";
+
+	request_defaults(r);
+	r->limits.memory = MEMORY_DEFAULT;
+	r->limits.pids = PIDS_DEFAULT;
+	r->limits.timeout_us = TIMEOUT_DEFAULT;
+	r->limits.workspace_max = DISK_DEFAULT;
+	r->limits.output = OUTPUT_KEPT;
+	r->user = "0";
+	r->cwd = "/";
+	r->entrypoint = ""; /* the command is the caller's alone */
+	r->no_bytecode = true;
+	/* Nobody is there to answer; -e counts for more. */
+	r->env.v[r->env.n++] = noninteractive;
+}
+
+/* The last lines of what a stream printed, as they were printed. */
+static void show_tail(const struct box_stream *s)
+{
+	size_t at = s->len, lines = 0;
+
+	if (s->len == 0)
+		return;
+	if (s->data[at - 1] == '\n')
+		at--;
+	while (at > 0 && (s->data[at - 1] != '\n' || ++lines < TAIL_LINES))
+		at--;
+	(void)fd_write_all(STDERR_FILENO, s->data + at, s->len - at);
+	if (s->data[s->len - 1] != '\n')
+		(void)fd_write_all(STDERR_FILENO, "\n", 1);
+}
+
+static int tell_made(const struct setup_options *o, double seconds)
+{
+	const struct img_unpacked *done = &setup.info.done;
+	_cleanup_buf_ struct buf out;
+	char name[IMG_REF_CAP];
+	struct json j;
+
+	buf_init(&out, 65536);
+	if (o->bytecode)
+		snprintf(name, sizeof(name), "bytecode of %.500s", prepared.image.name);
+	else
+		img_ref_format(&setup.name, name);
+	if (!o->run.json) {
+		if (setup.found)
+			buf_fmt(&out, "%s: there already, made by the same command\n", name);
+		else
+			buf_fmt(&out, "%s: made in %.1f s, %.1f MiB in %" PRIu64 " entries\n", name,
+				seconds, (double)done->bytes / (1 << 20), done->entries);
+		return cli_put(STDOUT_FILENO, &out);
+	}
+	json_init(&j, &out);
+	json_obj(&j);
+	json_kstr(&j, "image", name);
+	json_kstr(&j, "id", setup.made.id);
+	json_kstr(&j, "base", setup.base->id);
+	json_kstr(&j, "layer", setup.layer);
+	json_kstr(&j, "key", setup.key);
+	json_kbool(&j, "found", setup.found);
+	json_ku64(&j, "bytes", done->bytes);
+	json_ku64(&j, "entries", done->entries);
+	json_ku64(&j, "set_ids_cleared", done->set_ids);
+	json_obj_end(&j);
+	buf_str(&out, "\n");
+	return cli_put(STDOUT_FILENO, &out);
+}
+
+static int tell_outcome(const struct box_outcome *out)
+{
+	_cleanup_buf_ struct buf text;
+
+	buf_stream(&text, STDOUT_FILENO);
+	outcome_json(&prepared, out, false, &text);
+	buf_flush(&text);
+	return outcome_code(out);
+}
+
+/* The command did not end well: nothing is made. */
+static int tell_failed(const struct setup_options *o, const struct box_outcome *out)
+{
+	char line[80];
+
+	if (o->run.json)
+		return tell_outcome(out);
+	if (!o->verbose) {
+		show_tail(&out->out);
+		show_tail(&out->err_out);
+	}
+	if (!o->run.quiet)
+		denied_text(&prepared.spec, out, cli_say);
+	if (out->fault != FAULT_NONE) {
+		cli_say(fault_name(out->fault), out->err.msg);
+	} else {
+		snprintf(line, sizeof(line), "the command ended with code %d: nothing was made",
+			 outcome_code(out));
+		cli_say("setup", line);
+	}
+	return outcome_code(out);
+}
+
+/* An outcome without a box, for --json. */
+static int refuse(const struct setup_options *o, const struct err *e)
+{
+	static struct box_outcome out;
+
+	if (e->kind == ERR_USAGE)
+		return cli_fail("setup", e);
+	memset(&out.usage, 0xff, sizeof(out.usage));
+	out.usage.filled_by[0] = '\0';
+	out.fault = FAULT_STARTUP_FAILED;
+	out.exit_code = -1;
+	out.err = *e;
+	err_at(&out.err, STAGE_IMAGE);
+	return tell_failed(o, &out);
+}
+
+static void notes(const struct setup_options *o, const struct box_outcome *out)
+{
+	if (o->run.quiet || o->run.json)
+		return;
+	for (size_t i = 0; i < prepared.n_notes; i++)
+		cli_say("note", prepared.notes[i]);
+	if (out->note[0])
+		cli_say("note", out->note);
+}
+
+/* Runs the command; 0 when it ended well, else the exit code, told. */
+static int run_command(const struct setup_options *o, enum box_fault *ret, struct err *e)
+{
+	static struct box_outcome out;
+	struct box_io io = { .in = -1,
+			     .out = STDERR_FILENO,
+			     .err = STDERR_FILENO,
+			     .capture = !o->verbose,
+			     .title = cli_title.start,
+			     .title_len = cli_title.len };
+	int rc;
+
+	*ret = FAULT_STARTUP_FAILED;
+	if (box_run(&prepared.spec, &io, &out, e) < 0)
+		return refuse(o, e);
+	*ret = out.fault;
+	notes(o, &out);
+	rc = outcome_code(&out) == 0 ? 0 : tell_failed(o, &out);
+	outcome_free(&out);
+	return rc;
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* A python that can't compile its library is not asked again before each run. */
+static bool is_final(const struct setup_options *o, enum box_fault fault)
+{
+	return o->bytecode && fault != FAULT_STARTUP_FAILED && fault != FAULT_CANCELLED;
+}
+
+static int make_layer(struct setup_options *o, struct err *e)
+{
+	enum box_fault fault;
+	int rc;
+
+	if (setup_draft(&setup, &o->run.request, e) < 0 ||
+	    request_prepare(&o->run.request, &prepared, e) < 0)
+		return refuse(o, e);
+	if (prepared.spec.network == BOX_NET_HOST && !o->run.quiet && !o->run.json)
+		cli_say("note",
+			"the command has all of this machine's network (--no-network takes it away)");
+	rc = run_command(o, &fault, e);
+	if (rc != 0 && !is_final(o, fault))
+		return rc;
+	if ((rc == 0 ? setup_settle(&setup, &prepared.spec, e) : setup_settle_empty(&setup, e)) < 0)
+		return refuse(o, e);
+	return 0;
+}
+
+static int make(struct setup_options *o, double since)
+{
+	struct err e;
+	int rc = setup.found ? 0 : make_layer(o, &e);
+
+	if (rc != 0)
+		return rc;
+	if (!o->bytecode && setup_publish(&setup, &e) < 0)
+		return refuse(o, &e);
+	return tell_made(o, now() - since);
+}
+
+/* Nothing to be compiled is no failure. */
+static int make_bytecode(struct setup_options *o, double since)
+{
+	static char *words[8];
+	const struct layers all = { prepared.image.layers, prepared.image.n_layers };
+	_cleanup_buf_ struct buf out;
+
+	buf_init(&out, 4096);
+	if (!setup.found && !bytecode_lacks(&all, prepared.image.python)) {
+		buf_fmt(&out, "%s: no Python library that is not compiled\n", prepared.image.name);
+		return cli_put(STDOUT_FILENO, &out);
+	}
+	bytecode_command(prepared.image.python, words);
+	o->run.request.argv = words;
+	o->run.request.cap_drop.v[o->run.request.cap_drop.n++] = "ALL"; /* it needs none */
+	return make(o, since);
+}
+
+static int open_all(struct setup_options *o, struct err *e)
+{
+	uint64_t pull_us;
+
+	if (self_limits(e) < 0)
+		return err_at(e, STAGE_LIMITS);
+	if (run_image(&o->run, &prepared.image, &pull_us, e) < 0)
+		return -1;
+	if (self_protect(cli_title.argv, e) < 0)
+		return err_at(e, STAGE_LOCKS);
+	return setup_open(&o->run.request, &prepared.image.record, o->bytecode ? NULL : o->name,
+			  &setup, e);
+}
+
+static int check_words(const struct setup_options *o, int n_command, struct err *e)
+{
+	if (o->bytecode && n_command > 0)
+		return err_set(e, ERR_USAGE, "--bytecode takes no command");
+	if (o->run.request.image && (o->bytecode || (o->name && n_command > 0)))
+		return 0;
+	return err_set(e, ERR_USAGE, "needs %s: cloche setup --image IMAGE --name NAME -- COMMAND",
+		       !o->run.request.image ? "--image"
+		       : !o->name	     ? "--name"
+					     : "a command");
+}
+
+static int run(int argc, char **argv)
+{
+	static struct setup_options o;
+	double since = now();
+	struct err e;
+	int rest, rc;
+
+	defaults(&o.run.request);
+	rc = cli_parse(&cli_setup_verb, argc, argv, on_option, &o, &rest);
+	if (rc >= 0)
+		return rc;
+	if (check_words(&o, argc - rest, &e) < 0)
+		return cli_fail("setup", &e);
+	o.run.request.argv = argv + rest;
+	o.run.request.network = o.no_network || o.bytecode ? "none" : "host";
+	if (!image_wanted(&o.run.request)) {
+		err_set(&e, ERR_USAGE,
+			"--image host: its /usr is this machine's own, and a box does not write to it; take an image, such as debian:12");
+		return cli_fail("setup", &e);
+	}
+	rc = open_all(&o, &e) < 0 ? refuse(&o, &e)
+	     : o.bytecode	  ? make_bytecode(&o, since)
+				  : make(&o, since);
+	setup_close(&setup);
+	image_drop(&prepared.image);
+	return rc;
+}
+
+static const char *const examples[] = {
+	"cloche setup --image python:3.12-slim --name np -- pip install numpy",
+	"cloche setup --image node:22-slim --name ts -- npm install -g typescript",
+	NULL,
+};
+
+const struct opt_verb cli_setup_verb = {
+	.name = "setup",
+	.summary = "Make an image of another one and what a command installs in it",
+	.operands = "[--] COMMAND [ARG...]",
+	.rows = rows,
+	.n_rows = sizeof(rows) / sizeof(rows[0]),
+	.takes_command = true,
+	.examples = examples,
+	.run = run,
+};
