@@ -142,7 +142,7 @@ def test_files_laid_for_the_run_are_the_images_own_again(small):
     ((), "echo first; echo second >&2; exit 3", 3, ["first", "second", "code 3"]),
     ((), "kill -9 $$", 137, ["killed"]),
     (("--timeout", "1"), "echo begun; sleep 50", 124, ["begun", "timeout: the deadline"]),
-    (("--disk", "2m"), "cat /dev/zero >/zeros", 137, ["workspace_full", "--disk"]),
+    (("--disk", "2m"), "head -c 67108864 /dev/zero >/zeros; sleep 9", 137, ["workspace_full", "--disk"]),
 ])
 def test_a_command_that_fails_leaves_nothing(small, opts, command, rc, words):
     before = small.kept(), small.names()

@@ -21,9 +21,11 @@ def directory():
     """A CLOCHE_HOME. Layers may hold directories that their owner can't enter."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="ct-home-", dir="/tmp"))
     path.chmod(0o755)
-    yield path
-    subprocess.run(["chmod", "-R", "u+rwx", path], check=False, stderr=subprocess.DEVNULL)
-    shutil.rmtree(path)
+    try:
+        yield path
+    finally:
+        subprocess.run(["chmod", "-R", "u+rwx", path], check=False, stderr=subprocess.DEVNULL)
+        shutil.rmtree(path)
 
 
 def blobs(layout):
