@@ -136,10 +136,13 @@ static void done(struct layer *l)
 static bool there(struct layer *l)
 {
 	struct pull *p = l->pull;
+	struct err ignored;
 
 	if (img_stack_missing(&p->stack, (size_t)(l - p->layers)))
 		return false;
 	done(l);
+	/* What somebody who was killed had downloaded of it. */
+	img_part_remove(&p->store, l->blob->digest, &ignored);
 	return true;
 }
 
@@ -340,8 +343,7 @@ static void give_up(struct layer *l)
 	if (l->running)
 		curl_multi_remove_handle(l->pull->multi, l->fetch.x.easy);
 	l->running = false;
-	if (l->part >= 0)
-		img_part_remove(&l->pull->store, l->blob->digest, &ignored);
+	img_part_remove(&l->pull->store, l->blob->digest, &ignored);
 	done(l);
 }
 

@@ -102,17 +102,17 @@ def test_killed_at_any_moment(image, home):
 def test_killed_while_it_reads_a_file(image, home, verb):
     """The same for archives, which report nothing: a few moments of the time that it takes."""
     env, store = {"CLOCHE_HOME": str(home / "cloche")}, Store(home / "cloche")
-    made = image("python").copy(home / "layout")
+    made = image("base").copy(home / "layout")
     file = home / "archive.tar"
     if verb == "load":
         rows = json.loads((made.path / "index.json").read_bytes())
-        rows["manifests"][0]["annotations"] = {"org.opencontainers.image.ref.name": "x.invalid/python:1"}
+        rows["manifests"][0]["annotations"] = {"org.opencontainers.image.ref.name": "x.invalid/base:1"}
         (made.path / "index.json").write_text(json.dumps(rows))
         made.archive(file)
         words = ["load", "-q", file]
     else:
         file.write_bytes(made.blob_path(made.opened()[0]["layers"][-1]["digest"]).read_bytes())
-        words = ["import", "-q", file, "python"]
+        words = ["import", "-q", file, "base"]
     began = time.monotonic()
     assert boxlib.cloche(*words, env=env, timeout=300).rc == 0
     took = time.monotonic() - began
