@@ -50,8 +50,8 @@ mutant("the host's name", (INIT, "sethostname(a->spec->hostname, strlen(a->spec-
        tests=[S + "test_files.py::test_hostname"])
 
 # ---- ids and capabilities ----
-mutant("root's boxes are host uid 0", ("src/engine/ids.c", "s->outer_uid = ids_outer(map);", "s->outer_uid = 0;"),
-       ("src/engine/ids.c", "s->outer_gid = ids_outer(map);", "s->outer_gid = 0;"),
+mutant("root's boxes are host uid 0", ("src/engine/ids.c", "uid = ids_outer(map);", "uid = 0;"),
+       ("src/engine/ids.c", "gid = ids_outer(map);", "gid = 0;"),
        tests=[S + "test_ids.py::test_ids_seen_from_the_host"], who="root")
 mutant("root's groups stay", (LAUNCH, "setgroups(0, NULL) < 0 || ", ""), tests=[S + "test_ids.py::test_no_group_of_roots_stays"], who="root")
 mutant("no_new_privs is not set", (LOCKS, "prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0", "false"), refuses=True)

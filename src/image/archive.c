@@ -56,7 +56,7 @@ static int open_file(int dir, const char *path, struct stat *st, struct err *e)
 /* Reads a document. *ret is to be freed. */
 static int load(int dir, const char *path, char **ret, size_t *ret_n, struct err *e)
 {
-	struct stat st;
+	struct stat st = { 0 };
 	_cleanup_fd_ int fd = open_file(dir, path, &st, e);
 	char shown[200], *text;
 	ssize_t n;
@@ -89,8 +89,8 @@ static void blob_path(const char *digest, char ret[IMG_ARCHIVE_PATH_CAP])
 static int load_blob(int dir, const struct img_descriptor *d, char **ret, size_t *ret_n,
 		     struct err *e)
 {
-	char path[IMG_ARCHIVE_PATH_CAP], digest[IMG_DIGEST_LEN + 1], *text;
-	size_t n;
+	char path[IMG_ARCHIVE_PATH_CAP], digest[IMG_DIGEST_LEN + 1], *text = NULL;
+	size_t n = 0;
 
 	blob_path(d->digest, path);
 	if (load(dir, path, &text, &n, e) < 0)
@@ -111,7 +111,7 @@ static int load_blob(int dir, const struct img_descriptor *d, char **ret, size_t
 
 int img_archive_has(int dir, const struct img_archive_layer *layer, struct err *e)
 {
-	struct stat st;
+	struct stat st = { 0 };
 	_cleanup_fd_ int fd = open_file(dir, layer->path, &st, e);
 
 	return fd < 0 ? -1 : 0;
@@ -121,7 +121,7 @@ int img_archive_layer(int dir, const struct img_archive_layer *layer, uint64_t *
 		      struct err *e)
 {
 	_cleanup_sha256_ struct img_sha256 sum = { 0 };
-	struct stat st;
+	struct stat st = { 0 };
 	_cleanup_fd_ int fd = open_file(dir, layer->path, &st, e);
 	char digest[IMG_DIGEST_LEN + 1], buf[65536];
 	ssize_t n = 1;
@@ -208,8 +208,8 @@ static int take_manifest(struct reader *r, const struct img_manifest *m, struct 
 static int load_doc(struct reader *r, const struct img_descriptor *d, struct img_doc *ret,
 		    struct err *e)
 {
-	char *text;
-	size_t n;
+	char *text = NULL;
+	size_t n = 0;
 	int rc;
 
 	if (load_blob(r->dir, d, &text, &n, e) < 0)
@@ -447,8 +447,8 @@ static int read_any(struct reader *r, bool docker, struct err *e)
 {
 	_cleanup_json_ json_t *doc = NULL;
 	const char *name = docker ? "manifest.json" : "index.json";
-	char *text;
-	size_t n;
+	char *text = NULL;
+	size_t n = 0;
 	int rc;
 
 	if (load(r->dir, name, &text, &n, e) < 0)

@@ -107,6 +107,7 @@ static const struct call unpack_calls[] = {
 	{ SYS_getrandom },
 	{ SYS_getpid },
 	{ SYS_gettid },
+	{ SYS_sigaltstack },
 	{ SYS_rt_sigaction },
 	{ SYS_rt_sigprocmask },
 	{ SYS_rt_sigreturn },

@@ -9,6 +9,7 @@
  * their digests, layers with their diff ids, before anything gets a name. */
 #include "image/load.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,19 @@ static int lock_in(const struct img_store *s, struct img_unpack_server *ret, str
 	if (img_confine_ready(e) < 0 || img_sha256_ready(e) < 0 || img_unpack_serve(s, ret, e) < 0)
 		return -1;
 	return img_confine_rights(e) < 0 || img_confine(&how, e) < 0 ? err_prefix(e, "lock in") : 0;
+}
+
+/* What is unpacked has to fit beside the archive. */
+static int full(struct err *e)
+{
+	struct err was = *e;
+
+	if (was.num != ENOSPC && was.num != EDQUOT)
+		return -1;
+	err_set(e, was.kind, "%.380s; fix: make room for the store, by \"cloche prune\" perhaps",
+		was.msg);
+	e->num = was.num;
+	return -1;
 }
 
 /* Ends the child first: it may be writing into the draft. */
@@ -215,7 +229,7 @@ int img_load(const struct img_load_how *how,
 	int r = load(&l, e);
 
 	finish(&l);
-	return r;
+	return r < 0 ? full(e) : 0;
 }
 
 /* The config of an imported root file system: it says nothing but what it consists of, so that the
@@ -289,5 +303,5 @@ int img_import(const struct img_load_how *how,
 	phase(&l, "read", "unpacking the archive");
 	rc = begin(&l, e) < 0 || unpack(&l, &o, &r, e) < 0 || import_image(&l, &r, e) < 0 ? -1 : 0;
 	finish(&l);
-	return rc;
+	return rc < 0 ? full(e) : 0;
 }

@@ -73,7 +73,7 @@ static void write_lists(const struct img_record *r, struct buf *out)
 
 		if (w->v)
 			img_line(out, lists[i].key, NULL);
-		for (size_t k = 0; k < w->n; k++)
+		for (size_t k = 0; w->v && k < w->n; k++)
 			img_line(out, lists[i].key, w->v[k]);
 	}
 }

@@ -128,7 +128,7 @@ static int put_doc(const struct tar_sink *sink, const char *path, const struct b
 static int put_layer(struct saving *s, const struct tar_sink *sink, size_t i, struct err *e)
 {
 	struct tar_entry en = { .type = TAR_FILE, .mode = 0644, .size = s->layers[i].size };
-	struct save_blob again;
+	struct save_blob again = { 0 };
 	char path[128];
 
 	/* Two layers may be the same. */

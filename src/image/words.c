@@ -36,7 +36,7 @@ int img_words_copy(const struct img_words *from, struct img_words *ret, struct e
 
 	if (from->v && img_words_be(&w, e) < 0)
 		return -1;
-	for (size_t i = 0; i < from->n; i++) {
+	for (size_t i = 0; from->v && i < from->n; i++) {
 		if (img_words_add(&w, from->v[i], strlen(from->v[i]), e) < 0) {
 			img_words_free(&w);
 			return -1;
@@ -48,7 +48,7 @@ int img_words_copy(const struct img_words *from, struct img_words *ret, struct e
 
 void img_words_free(struct img_words *w)
 {
-	for (size_t i = 0; i < w->n; i++)
+	for (size_t i = 0; w->v && i < w->n; i++)
 		free(w->v[i]);
 	free(w->v);
 	*w = (struct img_words){ 0 };

@@ -56,8 +56,8 @@ static int fail(const struct load_options *o, const char *verb, const struct err
 	_cleanup_buf_ struct buf out;
 	struct json j;
 
+	buf_init(&out, OUT_MAX);
 	if (o->json) {
-		buf_init(&out, OUT_MAX);
 		json_init(&j, &out);
 		json_obj(&j);
 		json_kstr(&j, "event", "error");

@@ -78,8 +78,8 @@ static int fail(const struct pull_options *o, const struct err *e)
 	_cleanup_buf_ struct buf out;
 	struct json j;
 
+	buf_init(&out, 65536);
 	if (o->json) {
-		buf_init(&out, 65536);
 		json_init(&j, &out);
 		json_obj(&j);
 		json_kstr(&j, "event", "error");

@@ -31,10 +31,29 @@ struct job {
 	int held[IMG_STACK_MAX];
 	size_t n_held;
 
-	const char *path;     /* NULL: standard output, or a file that is no plain one */
-	char draft[PATH_CAP]; /* the file's name until it is whole */
+	const char *path; /* NULL: standard output, or a file that is no plain one */
 	int out;
 };
+
+/* The file's name until it is whole. */
+static char draft[PATH_CAP];
+
+static void on_signal(int sig)
+{
+	if (*draft)
+		unlink(draft);
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+static void heed(int sig)
+{
+	struct sigaction now, sa = { .sa_handler = on_signal };
+
+	/* Who was started with it ignored (nohup) goes on. */
+	if (sigaction(sig, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+		sigaction(sig, &sa, NULL);
+}
 
 /* Every name of the image that has a tag; by a name with a digest, it is saved without one. */
 static int add_name(void *ctx, const struct img_name *name, struct err *e)
@@ -84,11 +103,11 @@ static int open_out(struct job *j, const char *path, struct err *e)
 		j->out = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 		return j->out < 0 ? err_sys(e, "%s", path) : 0;
 	}
-	if (snprintf(j->draft, sizeof(j->draft), "%s.XXXXXX", path) >= (int)sizeof(j->draft))
+	if (snprintf(draft, sizeof(draft), "%s.XXXXXX", path) >= (int)sizeof(draft))
 		return err_set(e, ERR_USAGE, "the name of the file is too long");
-	j->out = mkostemp(j->draft, O_CLOEXEC);
+	j->out = mkostemp(draft, O_CLOEXEC);
 	if (j->out < 0) {
-		j->draft[0] = '\0';
+		draft[0] = '\0';
 		return err_sys(e, "%s", path);
 	}
 	j->path = path;
@@ -147,9 +166,9 @@ static int give_name(struct job *j, struct err *e)
 	umask(mask);
 	if (!j->path)
 		return 0;
-	if (fchmod(j->out, 0666 & ~mask) < 0 || fsync(j->out) < 0 || rename(j->draft, j->path) < 0)
+	if (fchmod(j->out, 0666 & ~mask) < 0 || fsync(j->out) < 0 || rename(draft, j->path) < 0)
 		return err_sys(e, "%s", j->path);
-	j->draft[0] = '\0';
+	draft[0] = '\0';
 	return 0;
 }
 
@@ -163,12 +182,15 @@ int image_save(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	signal(SIGPIPE, SIG_IGN);
+	heed(SIGHUP);
+	heed(SIGINT);
+	heed(SIGTERM);
 	rc = find(&j, o.image, &e) < 0 || open_out(&j, o.file, &e) < 0 ||
 			     write_archive(&j, &e) < 0 || give_name(&j, &e) < 0
 		     ? cli_fail("save", &e)
 		     : 0;
-	if (*j.draft)
-		unlink(j.draft);
+	if (*draft)
+		unlink(draft);
 	img_store_let_go(j.held, j.n_held);
 	img_record_free(&j.record);
 	free(j.names);

@@ -350,6 +350,39 @@ def test_a_part_that_is_gone_is_mended_by_loading_again(store, image, home):
         assert len(store.inspect(NAME)["layers"]) == 2 and store.is_clean()
 
 
+def test_saving_ended_in_the_middle(store, image, home):
+    """The file is there whole, or not at all, and nothing lies beside it."""
+    store.cloche("load", named(image("python").copy(home / "l")).archive(home / "a.tar"))
+    (home / "out").mkdir()
+    for wait in (0.0, 0.02, 0.05, 0.1, 0.2):
+        p = subprocess.Popen([boxlib.CLOCHE, "save", "-o", home / "out" / "s.tar", NAME], env={**boxlib.base_env(), **store.env}, stderr=subprocess.DEVNULL)
+        time.sleep(wait)
+        p.send_signal(signal.SIGINT)
+        p.wait(timeout=boxlib.HANG)
+        assert set(os.listdir(home / "out")) <= {"s.tar"} and (p.returncode in (0, -signal.SIGINT)), p.returncode
+    store.cloche("save", "-o", home / "out" / "s.tar", NAME)
+    assert tarfile.is_tarfile(home / "out" / "s.tar")
+
+
+@pytest.mark.root
+def test_a_full_disk(store, image, home):
+    """One line that names the image and the way out; what was there stays, and nothing else."""
+    small, large = (named(image(n).copy(home / n), f"x.invalid/{n}:1").archive(home / f"{n}.tar") for n in ("busybox", "python"))
+    place = home / "tmpfs"
+    place.mkdir()
+    script = ('mount -t tmpfs -o size=24m,mode=700 tmpfs "$1" || exit 77; export CLOCHE_HOME="$1"; "$2" load -q "$3" >/dev/null || exit 78; '
+              '"$2" load -q "$4"; echo "$?"; "$2" import -q "$5" x; echo "$?"; "$2" images --json; ls "$1/store/images/draft"')
+    layer = home / "layer.tar"
+    layer.write_bytes(tar(entry("big", b"x" * (24 << 20))))
+    p = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", place, boxlib.CLOCHE, small, large, layer], capture_output=True, text=True,
+                       timeout=300, check=False, env=boxlib.base_env())
+    one, two, images, *rest = p.stdout.splitlines()
+    assert (one, two) == ("1", "1") and [i["name"] for i in json.loads(images)] == ["x.invalid/busybox:1"] and not rest, p
+    lines = p.stderr.splitlines()
+    assert len(lines) == 2 and all("No space left" in line and "cloche prune" in line for line in lines), p
+    assert "x.invalid/python:1" in lines[0] or "python.tar" in lines[0]
+
+
 def children(pid):
     out = []
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
