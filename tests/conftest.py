@@ -33,8 +33,9 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs a caller who is root")
     config.addinivalue_line("markers", "user: needs a caller who is not root")
     config.unlisted_skips = []
-    # Whoever runs us by nohup would have our programs ignore the signal that some tests end them with.
+    # Whoever runs us by nohup or in the background would have our programs ignore the signals that some tests end them with.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Orphans of a box must come to us instead of the machine's init, else they would not be seen.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if not os.access(boxlib.CLOCHE, os.X_OK):

@@ -151,7 +151,8 @@ def told(host, place, words):
     """One line, the cause and what to change, and nothing ran."""
     r = hosts.call(host, place, "run", "--", *TRY)
     assert (r.rc, r.out) == (125, b""), r
-    text = r.raw_err.decode()
+    # Where there are helpers for maps, the runtime tries them, and they complain of a user without a name.
+    text = "".join(line for line in r.raw_err.decode().splitlines(True) if not line.startswith(("newuidmap: ", "newgidmap: ")))
     assert text.count("\n") == 1 and text.startswith("cloche: startup_failed: "), r
     for w in words:
         assert w.strip("`") in text, (w, r)
