@@ -275,7 +275,7 @@ static int choose(struct pull *p, const struct img_index *index, struct err *e)
 	static struct img_doc doc; /* large */
 	const struct img_index_entry *entry;
 	_cleanup_buf_ struct buf text = { 0 };
-	char type[160];
+	char type[160] = "";
 
 	if (img_index_choose(index, &p->how->platform, &entry, e) < 0)
 		return -1;
@@ -294,7 +294,7 @@ static int get_manifest(struct pull *p, struct err *e)
 	const struct img_ref *ref = &p->how->ref;
 	static struct img_doc doc;
 	_cleanup_buf_ struct buf text = { 0 };
-	char type[160];
+	char type[160] = "";
 
 	memcpy(p->top, ref->digest, sizeof(p->top));
 	if (get(p, "manifests", *ref->digest ? ref->digest : ref->tag, p->top, type, &text, e) <

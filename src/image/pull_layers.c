@@ -417,7 +417,7 @@ static void tell(const struct pull *p)
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < p->n_layers; i++)
-		bytes += p->layers[i].state == LAYER_DONE ? 0 : p->layers[i].blob->size;
+		bytes += p->layers[i].state == LAYER_DONE ? 0 : p->manifest.layers[i].size;
 	snprintf(text, sizeof(text), "downloading %zu of %zu layers, %.1f MB",
 		 p->n_layers - p->result.shared, p->n_layers, (double)bytes / 1e6);
 	img_progress_phase(p->how->progress, "download", text);
