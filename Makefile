@@ -91,6 +91,9 @@ test-long: test fuzz sanitize
 	@$(PYTHON) tests/faults/faults.py --every
 	@PYTHON=$(PYTHON) tools/mutants
 	@bench/many --at-once 1000 --in-a-row 10000
+	@CLOCHE_PULL_KILLS=200 CLOCHE_LAYER_MB=3300 PYTHON=$(PYTHON) tests/run tests/integration/test_image_kills.py \
+		tests/integration/test_image_pull.py -k "killed or large"
+	@bench/image
 	@CLOCHE_KILLS=1000 CLOCHE_PARALLEL=10000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py tests/integration/test_many.py
 	@PYTHON=$(PYTHON) tests/run tests/long
 	@tools/fresh-root

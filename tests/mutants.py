@@ -3,7 +3,7 @@
 A row: its name; the edits that take the lock out, each a file and a text in it that stands there exactly once
 and what replaces it; the tests. `refuses` marks a lock without which the kernel gives no box at all, so that it can't be missing unseen.
 `who` is "root" where the attack needs that caller. A test "unit:NAME" is a program of tests/unit. `place` is the row of guest/places.tsv in
-whose guest the tests run, where this machine has no such rung.
+whose guest the tests run, where this machine has no such rung. `image`: the tests need cloche-image.
 
 What is not here: locks behind which another one stands that refuses the same thing, so that no attack can tell. They are in EQUIVALENT.
 """
@@ -13,8 +13,9 @@ S, I, G = "security/", "integration/", "guest/"
 ROWS = []
 
 
-def mutant(name, *edits, tests=(), refuses=False, who="any", place=None):
-    ROWS.append({"n": len(ROWS), "name": name, "edits": edits, "tests": tests, "refuses": refuses, "who": who, "place": place})
+def mutant(name, *edits, tests=(), refuses=False, who="any", place=None, image=False):
+    ROWS.append({"n": len(ROWS), "name": name, "edits": edits, "tests": tests, "refuses": refuses, "who": who, "place": place,
+                 "image": image})
 
 
 def here(path):
@@ -49,8 +50,8 @@ mutant("the host's name", (INIT, "sethostname(a->spec->hostname, strlen(a->spec-
        tests=[S + "test_files.py::test_hostname"])
 
 # ---- ids and capabilities ----
-mutant("root's boxes are host uid 0", ("src/engine/ids.c", "s->outer_uid = ids_outer(map);", "s->outer_uid = 0;"),
-       ("src/engine/ids.c", "s->outer_gid = ids_outer(map);", "s->outer_gid = 0;"),
+mutant("root's boxes are host uid 0", ("src/engine/ids.c", "uid = ids_outer(map);", "uid = 0;"),
+       ("src/engine/ids.c", "gid = ids_outer(map);", "gid = 0;"),
        tests=[S + "test_ids.py::test_ids_seen_from_the_host"], who="root")
 mutant("root's groups stay", (LAUNCH, "setgroups(0, NULL) < 0 || ", ""), tests=[S + "test_ids.py::test_no_group_of_roots_stays"], who="root")
 mutant("no_new_privs is not set", (LOCKS, "prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0", "false"), refuses=True)
@@ -227,6 +228,26 @@ mutant("set-id and devices in the root", (OPS, "#define FIXED_FLAGS (MS_NOSUID |
 mutant("a writable root", (PLAN, "p->root_readonly = true;", ";"), tests=[I + "test_run_basics.py::test_read_only_root"])
 mutant("a source that changed", ("src/box/mount_check.c", "if (st.st_dev != m->dev || st.st_ino != m->ino ||", "if (false ||"),
        tests=[S + "test_rootfs.py::test_parent_of_the_source_swapped", "unit:mount_check"])
+
+# ---- reading what registries send ----
+CONFINE, REGISTRY, AUTH, PULL = (f"src/image/{n}.c" for n in ("confine", "registry", "auth_header", "pull"))
+mutant("cloche-image without Landlock", (CONFINE, "return landlock(how, e) < 0 || seccomp(", "return seccomp("), tests=["unit:confine"])
+mutant("cloche-image without seccomp", (CONFINE, "landlock(how, e) < 0 || seccomp(how->work, e) < 0 ? -1 : 0", "landlock(how, e)"), tests=["unit:confine"])
+mutant("sockets where layers are unpacked", (CONFINE, "\t{ SYS_umask },", "\t{ SYS_umask },\n\t{ SYS_socket },"), tests=["unit:confine"])
+mutant("children of the process that downloads", (CONFINE, "{ SYS_clone, HAS_BITS, 0, CLONE_THREAD }", "{ SYS_clone }"), tests=["unit:confine"])
+mutant("the download is not locked in", (PULL, "\t\tr = img_confine(&how, e);", "\t\tr = 0;"), image=True,
+       tests=[I + "test_pull_protocol.py::test_its_processes_are_locked_in"])
+mutant("a password for every realm", (AUTH, "\t\t\treturn true;\n\treturn false;", "\t\t\treturn true;\n\treturn true;"), tests=["unit:auth"])
+mutant("a password for where a redirect leads", (REGISTRY, "f->foreign || !img_origin_same(&from, &to)", "f->foreign"), image=True,
+       tests=[I + "test_pull_protocol.py::test_a_redirect_elsewhere_goes_without_the_password"])
+mutant("plain HTTP from everywhere", ("src/image/http.c", '!strcmp(o.scheme, "http") && img_host_loopback(o.host)', '!strcmp(o.scheme, "http")'),
+       tests=["unit:registry"])
+mutant("certificates of anybody", ("src/image/http.c", "CURLOPT_SSL_VERIFYPEER, local ? 0L : 1L", "CURLOPT_SSL_VERIFYPEER, 0L"), image=True,
+       tests=[I + "test_pull_protocol.py::test_a_private_authority"])
+mutant("a blob's digest", ("src/image/pull_layers.c", "if (!strcmp(digest, l->blob->digest)) {", "if (*digest) {"), image=True,
+       tests=[I + "test_pull_protocol.py::test_wrong_answers"])
+mutant("a layer's diff id", ("src/image/stack.c", "if (strcmp(r->decoded.out_digest, diff) != 0)", "if (!diff)"), image=True,
+       tests=[I + "test_pull_protocol.py::test_a_layer_that_is_not_what_the_config_says"])
 
 # ---- what may not be shared ----
 mutant("system paths", ("src/box/mount_check.c", "\tif (r) {\n\t\tdeny_source(",

@@ -43,16 +43,26 @@ static bool is_whiteout(const struct stat *st)
 	return S_ISCHR(st->st_mode) && st->st_rdev == makedev(0, 0);
 }
 
+/* A directory on the way. 0, and *at is it; 1: there is none; 2: something else is in its place. */
+static int enter(int *at, const char *name)
+{
+	int next = openat(*at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (next >= 0) {
+		*at = next;
+		return 0;
+	}
+	return errno == ENOENT ? 1 : errno == ENOTDIR || errno == ELOOP ? 2 : -1;
+}
+
 int layers_find_in(int root, const char *path, struct layers_found *ret)
 {
 	_cleanup_fd_ int own = -1;
-	int at = root;
+	int at = root, r;
 	bool hides = false; /* an opaque root is no word of overlayfs */
 	size_t n;
 
-	for (;; path += n + (path[n] == '/')) {
-		int next;
-
+	for (;; path += n + 1) {
 		n = strcspn(path, "/");
 		if (n > NAME_MAX) {
 			errno = ENAMETOOLONG;
@@ -60,21 +70,19 @@ int layers_find_in(int root, const char *path, struct layers_found *ret)
 		}
 		memcpy(ret->name, path, n);
 		ret->name[n] = '\0';
-		if (fstatat(at, ret->name, &ret->st, AT_SYMLINK_NOFOLLOW) < 0)
-			return errno != ENOENT ? -1 : hides ? 2 : 0;
-		if (is_whiteout(&ret->st))
-			return 2;
 		if (!path[n])
 			break;
-		if (!S_ISDIR(ret->st.st_mode))
-			return 2;
-		next = openat(at, ret->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		r = enter(&at, ret->name);
+		if (r != 0)
+			return r == 1 ? (hides ? 2 : 0) : r;
 		fd_close(&own);
-		if (next < 0)
-			return -1;
-		at = own = next;
+		own = at;
 		hides = hides || is_opaque(at);
 	}
+	if (fstatat(at, ret->name, &ret->st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno != ENOENT ? -1 : hides ? 2 : 0;
+	if (is_whiteout(&ret->st))
+		return 2;
 	ret->dir =
 		at == root ? openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : fd_steal(&own);
 	return ret->dir < 0 ? -1 : 1;
@@ -209,11 +217,29 @@ int layers_resolve(const struct layers *l, const char *path, char ret[4096])
 	return 0;
 }
 
+/* Is there surely nothing, at the price of one call a layer? What is in no layer by its own name,
+ * and below no link, is nowhere. */
+static bool absent(const struct layers *l, const char *path)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		_cleanup_fd_ int fd = path_open_beneath(l->fds[i], path, 0);
+
+		if (fd >= 0 || (errno != ENOENT && errno != ENOTDIR))
+			return false;
+	}
+	return true;
+}
+
 int layers_open(const struct layers *l, const char *path)
 {
 	__attribute__((cleanup(walk_end))) struct walk w = { .at.dir = -1 };
 	int r = 1;
 
+	path += strspn(path, "/");
+	if (absent(l, path)) {
+		errno = ENOENT;
+		return -1;
+	}
 	if (walk(&w, l, path) < 0)
 		return -1;
 	if (!w.done[0] && l->n > 0)

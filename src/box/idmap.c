@@ -44,36 +44,50 @@ static int userns_fill(pid_t pid, const struct box_mount *m, const struct box_sp
 	return 0;
 }
 
-/* Lives until the pipe ends. Its descriptors are its own, its memory is not: it changes none. */
+/* The child that holds a namespace until it is open here. It shares this process's memory, which it
+ * does not change, and nobody waits for it to get a processor: not when it begins, since its maps
+ * are written from here, and when it ends only at the end, or before its stack serves another. */
+static struct {
+	pid_t pid;   /* 0: none */
+	int pipe[2]; /* its life: until the second one is closed here; its descriptors are its own
+		      */
+	char stack[16384] __attribute__((aligned(16)));
+} holder;
+
 static int hold(void *arg)
 {
-	const int *pipe = arg;
 	char c;
 
-	close(pipe[1]);
-	return read(pipe[0], &c, 1) < 0;
+	(void)arg;
+	close(holder.pipe[1]);
+	return read(holder.pipe[0], &c, 1) < 0;
+}
+
+void idmap_reap(void)
+{
+	while (holder.pid > 0 && waitpid(holder.pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	holder.pid = 0;
 }
 
 static int userns_make(const struct box_mount *m, const struct box_spec *s, int *ret, struct err *e)
 {
-	static char stack[16384] __attribute__((aligned(16)));
-	_cleanup_fd_ int hold_read = -1;
-	int pipe[2], hold_write, r;
 	pid_t pid;
+	int r;
 
-	if (fd_pipe(&hold_read, &hold_write) < 0)
+	idmap_reap();
+	if (fd_pipe(&holder.pipe[0], &holder.pipe[1]) < 0)
 		return err_sys(e, "make a pipe");
-	pipe[0] = hold_read;
-	pipe[1] = hold_write;
-	pid = clone(hold, stack + sizeof(stack), CLONE_VM | CLONE_NEWUSER | SIGCHLD, pipe);
-	if (pid < 0) {
-		userns_refused("user namespace", errno, e);
-		fd_close(&hold_write);
-		return -1;
-	}
-	r = userns_fill(pid, m, s, ret, e);
-	fd_close(&hold_write);
-	waitpid(pid, NULL, 0);
+	pid = clone(hold, holder.stack + sizeof(holder.stack), CLONE_VM | CLONE_NEWUSER | SIGCHLD,
+		    NULL);
+	if (pid < 0)
+		r = userns_refused("user namespace", errno, e);
+	else
+		r = userns_fill(pid, m, s, ret, e);
+	holder.pid = pid > 0 ? pid : 0;
+	/* Not fd_close, which would let the child see -1. */
+	close(holder.pipe[0]);
+	close(holder.pipe[1]);
 	return r;
 }
 

@@ -10,3 +10,5 @@
  * outer id, and leaves it in source.fd. Refuses by name where the file system or the kernel
  * (5.12; 5.19 below an overlay) can't. Needs real root. Parent only. */
 int idmap_sources(struct plan *p, const struct box_spec *spec, struct err *e);
+/* Reaps what that has started. Harmless when there was nothing. */
+void idmap_reap(void);

@@ -389,6 +389,7 @@ static void finish(struct live *b)
 	for (int i = 0; i < 3; i++)
 		relay_close(&b->relays[i]);
 	terminal_restore(&b->terminal);
+	idmap_reap();
 	fd_close(&b->signals);
 	if (b->placed)
 		limits_close(&b->limits);

@@ -138,46 +138,54 @@ static char *read_text(const struct box_spec *s, const char *path)
 	return text ? text : strdup("");
 }
 
-static void drop_text(char **text)
+/* "12", and nothing behind it. */
+static bool is_id(const char *text, uint32_t *ret)
 {
-	free(*text);
+	return account_id(&text, ret) == 0 && *text == '\0';
 }
 
 static int find_user(const struct box_spec *s, const char *user, bool lookup, struct account *a,
 		     struct err *e)
 {
-	__attribute__((cleanup(drop_text))) char *passwd = NULL;
-	const char *at = user;
+	char *passwd;
 	uint32_t id;
+	int r = -1;
 
-	if (account_id(&at, &id) == 0 && *at == '\0') {
+	if (is_id(user, &id)) {
 		a->uid = id;
 		a->gid = lookup ? 0 : id;
 		passwd = lookup ? read_text(s, "etc/passwd") : NULL;
 		if (passwd)
 			(void)account_by_id(passwd, id, a);
+		free(passwd);
 		return 0;
 	}
 	passwd = *user >= '0' && *user <= '9' ? NULL : read_text(s, "etc/passwd");
-	if (passwd && account_by_name(passwd, user, a) == 0)
-		return 0;
-	return err_set(e, ERR_USAGE, "no such user in %.200s; give UID or UID:GID", s->root.name);
+	if (passwd)
+		r = account_by_name(passwd, user, a);
+	free(passwd);
+	return r == 0 ? 0
+		      : err_set(e, ERR_USAGE, "no such user in %.200s; give UID or UID:GID",
+				s->root.name);
 }
 
 static int find_group(const struct box_spec *s, const char *group, gid_t *ret, struct err *e)
 {
-	__attribute__((cleanup(drop_text))) char *text = NULL;
-	const char *at = group;
+	char *text;
 	uint32_t id;
+	int r = -1;
 
-	if (account_id(&at, &id) == 0 && *at == '\0') {
+	if (is_id(group, &id)) {
 		*ret = id;
 		return 0;
 	}
 	text = *group >= '0' && *group <= '9' ? NULL : read_text(s, "etc/group");
-	if (text && account_group(text, group, ret) == 0)
-		return 0;
-	return err_set(e, ERR_USAGE, "no such group in %.200s; give UID:GID", s->root.name);
+	if (text)
+		r = account_group(text, group, ret);
+	free(text);
+	return r == 0 ? 0
+		      : err_set(e, ERR_USAGE, "no such group in %.200s; give UID:GID",
+				s->root.name);
 }
 
 int account_find(const struct box_spec *s, const char *user, bool lookup, struct account *ret,

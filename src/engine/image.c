@@ -230,13 +230,19 @@ int image_root(struct prepared *p, struct err *e)
 	return 0;
 }
 
-static size_t count(char *const *words)
+/* Adds words behind those that are there; a list that is none has none. */
+static int add_words(struct image_use *u, size_t *n, char *const *words)
 {
-	size_t n = 0;
+	for (; words && *words; words++) {
+		char **v = reallocarray(u->argv, *n + 2, sizeof(*v));
 
-	while (words && words[n])
-		n++;
-	return n;
+		if (!v)
+			return -1;
+		u->argv = v;
+		v[(*n)++] = *words;
+		v[*n] = NULL;
+	}
+	return 0;
 }
 
 /* As docker has it: words of the caller's take the place of the image's; so does an entrypoint, and
@@ -246,27 +252,22 @@ int image_command(const struct request *r, struct prepared *p, struct err *e)
 	struct image_use *u = &p->image;
 	char *given[] = { (char *)(uintptr_t)r->entrypoint, NULL };
 	char *const *head = u->record.entrypoint.v, *const *tail = r->argv;
-	size_t n_head, n_tail = count(r->argv);
+	size_t n = 0;
 
 	if (r->entrypoint)
 		head = *r->entrypoint ? given : NULL;
-	else if (n_tail == 0)
+	else if (!tail || !*tail)
 		tail = u->record.cmd.v;
-	n_head = count(head);
-	n_tail = count(tail);
-	if (n_head + n_tail == 0) {
+	free(u->argv);
+	u->argv = NULL;
+	if (add_words(u, &n, head) < 0 || add_words(u, &n, tail) < 0)
+		return err_sys(e, "the command");
+	if (n == 0) {
 		err_set(e, ERR_MISSING,
 			"%.200s has no command of its own: write one, as in cloche run --image %.100s -- sh",
 			u->name, r->image);
 		return err_at(e, STAGE_IMAGE);
 	}
-	u->argv = calloc(n_head + n_tail + 1, sizeof(*u->argv));
-	if (!u->argv)
-		return err_sys(e, "the command");
-	if (n_head)
-		memcpy(u->argv, head, n_head * sizeof(*head));
-	if (n_tail)
-		memcpy(u->argv + n_head, tail, n_tail * sizeof(*tail));
 	p->spec.argv = u->argv;
 	return 0;
 }

@@ -257,10 +257,55 @@ static void prepare_notes(struct prepared *p)
 		snprintf(p->notes[p->n_notes++], sizeof(p->notes[0]), "%s", p->mounts.notes[i]);
 }
 
+/* Does a command of this text install packages? Words at its beginning and behind what separates
+ * commands of a shell. */
+static bool installs(const char *text)
+{
+	static const char *const managers[] = { "apt", "apt-get",  "aptitude", "dnf",
+						"yum", "microdnf", "apk" };
+
+	while (*text) {
+		const char *name;
+		size_t n;
+
+		text += strspn(text, " \t\n;&|(");
+		n = strcspn(text, " \t\n;&|()");
+		for (name = text; memchr(name, '/', n);) {
+			size_t skip = (size_t)((const char *)memchr(name, '/', n) - name) + 1;
+
+			name += skip;
+			n -= skip;
+		}
+		for (size_t i = 0; i < sizeof(managers) / sizeof(managers[0]); i++)
+			if (strlen(managers[i]) == n && memcmp(managers[i], name, n) == 0)
+				return true;
+		text = name + n;
+		text += strcspn(text, "\n;&|(");
+	}
+	return false;
+}
+
+static void hint_packages(struct prepared *p)
+{
+	char *const *v = p->spec.argv;
+	bool any = installs(v[0]);
+
+	for (size_t i = 1; v[i] && i < 8 && !any; i++)
+		any = strcmp(v[i - 1], "-c") == 0 && installs(v[i]);
+	if (any)
+		snprintf(
+			p->notes[p->n_notes++], sizeof(p->notes[0]),
+			"package managers work in `cloche setup`, once, and what they install is in the image that it makes: "
+			"cloche setup --image %.100s --name NAME -- COMMAND",
+			p->image.asked ? p->image.asked : "IMAGE");
+}
+
 void request_hints(struct prepared *p)
 {
 	const size_t max = sizeof(p->notes) / sizeof(p->notes[0]);
 
+	if (!p->spec.setup && p->n_notes < max)
+		hint_packages(p);
 	for (size_t i = 0; p->spec.argv[i] && i < 8 && p->n_notes < max; i++)
 		if (mount_hint(&p->mounts, &p->spec, p->spec.argv[i], p->notes[p->n_notes],
 			       sizeof(p->notes[0])))

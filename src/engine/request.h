@@ -69,5 +69,5 @@ int request_add(struct request_list *l, const char *value, const char *option, s
  * ERR_MISSING, and the stage. */
 int request_prepare(const struct request *r, struct prepared *ret, struct err *e);
 /* After a run that failed: notes on words of the command that name files which exist here and which
- * the box did not see. */
+ * the box did not see, and on package managers, which need another kind of box. */
 void request_hints(struct prepared *p);

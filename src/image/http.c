@@ -302,7 +302,7 @@ static const struct {
 	  "the proxy on the way to %s refuses; fix: check https_proxy and no_proxy" },
 #endif
 	{ CURLE_COULDNT_CONNECT, IMG_TEMPORARY,
-	  "no connection to %s; fix: check that the registry runs, and that this machine has a network (behind a proxy: https_proxy)" },
+	  "%s can't be reached: no connection; fix: check that the registry runs, and the network (behind a proxy: https_proxy)" },
 	{ CURLE_OPERATION_TIMEDOUT, IMG_TEMPORARY, "%s is too slow" },
 	{ CURLE_PEER_FAILED_VERIFICATION, IMG_PERMANENT,
 	  "the certificate of %s is not trusted; fix: give its authority by --ca-file FILE" },

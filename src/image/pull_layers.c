@@ -399,8 +399,6 @@ static int prepare(struct pull *p, struct err *e)
 	p->multi = curl_multi_init();
 	if (!p->layers || !p->multi)
 		return err_set(e, ERR_SYS, "memory for %zu layers", p->n_layers);
-	/* Root's layers too are all of the caller: a box has one id, and what is anybody else's it
-	 * could neither enter nor, with all capabilities of its own, change. */
 	if (img_stack_begin(&p->stack, &p->store, &p->config, e) < 0)
 		return -1;
 	p->result.layers = p->n_layers;

@@ -5,15 +5,17 @@ was fetched is counted there; what is in the store is read from its files; what 
 """
 import base64
 import concurrent.futures
+import hashlib
 import json
 import os
 import re
 import subprocess
+import tarfile
 
 import boxlib
 import pytest
 from images import run
-from layout import ARCH, MANIFEST
+from layout import ARCH, LAYER, MANIFEST
 from registry import USER, WORD, Faulty, Registry
 from stores import Store
 
@@ -175,6 +177,38 @@ def test_more_layers_than_a_mount_takes(user, faulty, image):
     # The layers that were merged are kept for other images until prune.
     assert user.cloche("prune").rc == 0 and user.store.faults() == []
     assert user.says(ref, "cat", "/last") == "139\n"
+
+
+def large_layer(made, size):
+    """A layer of one file of about that many bytes, without holding it: ((descriptor, diff id), the file's digest, its size)."""
+    block = os.urandom(1 << 16)
+    n = size // len(block)
+    header = tarfile.TarInfo("large")
+    header.size = n * len(block)
+    plain, content, path = hashlib.sha256(), hashlib.sha256(), made.path / "large"
+    with open(path, "wb") as out, subprocess.Popen(["zstd", "-q", "-1"], stdin=subprocess.PIPE, stdout=out) as p:
+        for at, data in enumerate([header.tobuf(), *[block] * n, bytes(1024)]):
+            p.stdin.write(data)
+            plain.update(data)
+            if 0 < at <= n:
+                content.update(data)
+    blob = hashlib.sha256()
+    with open(path, "rb") as f:
+        while data := f.read(1 << 20):
+            blob.update(data)
+    descriptor = {"mediaType": LAYER["zstd"], "digest": "sha256:" + blob.hexdigest(), "size": path.stat().st_size}
+    path.rename(made.blob_path(descriptor["digest"]))
+    return (descriptor, "sha256:" + plain.hexdigest()), content.hexdigest(), header.size
+
+
+def test_a_large_layer(user, faulty, image):
+    """CLOCHE_LAYER_MB=3300 has it over 2 and 3 GiB."""
+    made = image("busybox").copy(user.home / "layout")
+    layer, content, size = large_layer(made, int(os.environ.get("CLOCHE_LAYER_MB", "48")) << 20)
+    made.image([*made.opened()[2], layer], {"Cmd": ["sh"]})
+    ref = faulty.serve(made, "team/large:1")
+    user.pulled(*faulty.trust, ref)
+    assert user.says(ref, "/bin/busybox", "sh", "-c", "/bin/busybox stat -c %s /large; /bin/busybox sha256sum /large").split()[:2] == [str(size), content]
 
 
 @pytest.mark.parametrize("kind", [{"auth": True}, {"token": True}, {"token": True, "auth": True}, {"tls": True}], ids=str)
@@ -352,7 +386,7 @@ def test_broken_registry(user, faulty, image, name):
 
 def test_nobody_listens(user, faulty):
     r = user.pull("--timeout", "20s", "--insecure", "127.0.0.1:1/team/x:1")
-    one_line(r, "127.0.0.1:1", "be reached")
+    one_line(r, "127.0.0.1:1", "no connection|be reached")
 
 
 def test_full_disk(user, faulty, image):
@@ -464,6 +498,24 @@ def test_config_is_honoured(user, faulty, image):
     user.pulled(*faulty.trust, ref)
     assert user.says(ref) == "entry two words $HOME\n"
     assert user.says(ref, "other") == "entry other\n"
+
+
+SERVE = """nginx -g "daemon off;" & n=$!
+for i in $(seq 600); do wget -qO- http://127.0.0.1:8080/ 2>/dev/null && break; kill -0 $n 2>/dev/null || break; sleep 0.1; done
+stat -c %u /var/lib/nginx/body
+kill -QUIT $n && wait $n; echo "rc $?"
+"""
+
+
+@pytest.mark.root
+def test_a_server_that_gives_up_its_privileges(user, faulty, image):
+    """nginx starts as root and serves as www-data: with a range of ids it does; with the one id of an ordinary box it says what it can't."""
+    ref = faulty.serve(image("server"), "team/server:1")
+    user.pulled(*faulty.trust, ref)
+    r = user.run(ref, "sh", "-c", SERVE, opts=("--pull", "never", "--entrypoint", "", "--uid-range"))
+    assert r.out == b"served\n33\nrc 0\n", r
+    r = user.run(ref, "sh", "-c", SERVE, opts=("--pull", "never", "--entrypoint", ""))
+    assert b"served" not in r.out and b"chown" in r.err, r
 
 
 def test_progress_as_json(user, faulty, image):

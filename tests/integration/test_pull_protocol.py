@@ -361,7 +361,7 @@ def test_the_proxy_of_the_host_is_taken(user, made):
         p.status = 403
         (user.home / "store").rename(user.home / "gone")
         user.refused(*f.trust, ref, says="proxy", env=env)
-        user.refused(*f.trust, ref, says="proxy|connection", env={**env, "https_proxy": "http://127.0.0.1:1"})
+        user.refused(*f.trust, ref, says="proxy|connection|reached", env={**env, "https_proxy": "http://127.0.0.1:1"})
 
 
 # Answers that are wrong

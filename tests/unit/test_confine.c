@@ -171,7 +171,7 @@ static int make_memfd(void)
 	return ok(fd);
 }
 
-enum { UNPACKING = 1, SERVING = 2, FETCHING = 4, ALL = 7 };
+enum { UNPACKING = 1, SERVING = 2, STORING = 4, FETCHING = 8, ALL = 15 };
 static const struct {
 	const char *name;
 	int (*probe)(void);
@@ -206,7 +206,10 @@ static const struct {
 /* In a process of its own: its errno, or 0 when it worked. -1: the lock could not be had. */
 static int try(int (*probe)(void), int lock)
 {
-	const struct img_confine how = { .work = lock == UNPACKING ? IMG_WORK_UNPACK : lock == SERVING ? IMG_WORK_SERVE : IMG_WORK_FETCH,
+	const struct img_confine how = { .work = lock == UNPACKING ? IMG_WORK_UNPACK
+						 : lock == SERVING ? IMG_WORK_SERVE
+						 : lock == STORING ? IMG_WORK_STORE
+								   : IMG_WORK_FETCH,
 					 .writes = &tree,
 					 .n_writes = 1,
 					 .reads = &below,

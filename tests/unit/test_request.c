@@ -424,6 +424,38 @@ START_TEST(preparing_again_starts_anew)
 END_TEST
 
 /* A word of the command that names a file the box does not see: a note says how to show it. */
+/* The command and its last word; does it install packages? */
+static const struct {
+	const char *words[4];
+	bool hint;
+} installers[] = {
+	{ { "apt-get", "install", "x" }, true },
+	{ { "/usr/bin/apt", "update" }, true },
+	{ { "sh", "-c", "apk add git" }, true },
+	{ { "bash", "-c", "cd /tmp && (dnf -y install x)" }, true },
+	{ { "sh", "-c", "true;\n /usr/bin/yum install x" }, true },
+	{ { "ls", "apt" }, false },
+	{ { "sh", "-c", "echo apt-get" }, false },
+	{ { "apt-cache", "search", "x" }, false },
+	{ { "sh", "apt" }, false },
+	{ { "sh", "-c", "" }, false },
+	{ { "sh", "-c", "/ // &&&|;( ) apt" }, false },
+};
+
+START_TEST(hints_on_packages)
+{
+	rq.argv = (char *const *)(uintptr_t)installers[_i].words;
+	prepares();
+	request_hints(&pr);
+	ck_assert_uint_eq(pr.n_notes, installers[_i].hint);
+	ck_assert(!installers[_i].hint || strstr(pr.notes[0], "cloche setup --image IMAGE"));
+	rq.setup = true;
+	prepares();
+	request_hints(&pr);
+	ck_assert_uint_eq(pr.n_notes, 0);
+}
+END_TEST
+
 START_TEST(hints)
 {
 	char path[160], *argv[] = { (char[]){ "cat" }, path, (char[]){ "-v" }, NULL };
@@ -460,6 +492,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, hostile_words);
 	tcase_add_test(tc, preparing_again_starts_anew);
 	tcase_add_test(tc, hints);
+	tcase_add_loop_test(tc, hints_on_packages, 0, sizeof(installers) / sizeof(installers[0]));
 }
 
 int main(void)
