@@ -241,8 +241,10 @@ def test_names(store, image, home):
     # Several names, as docker saves them; and several images.
     _, config, layers = layout.opened()
     data = gzip.decompress(layout.blob_path(layers[0][0]["digest"]).read_bytes())
-    rows = [{"Config": "c.json", "RepoTags": tags, "Layers": ["l.tar"]} for tags in (["one:1", "two.example/x:2"], ["three"])]
-    (home / "d.tar").write_bytes(tar(entry("c.json", json.dumps(config, indent=1)), entry("l.tar", data), entry("manifest.json", json.dumps(rows))))
+    rows = [{"Config": "c.json", "RepoTags": tags, "Layers": [layer]}  # its layers are links where it has them already
+            for tags, layer in ((["one:1", "two.example/x:2"], "old/layer.tar"), (["three"], "l.tar"))]
+    (home / "d.tar").write_bytes(tar(entry("c.json", json.dumps(config, indent=1)), entry("l.tar", data), folder("old"), symlink("old/layer.tar", "../l.tar"),
+                                     entry("manifest.json", json.dumps(rows))))
     r = store.cloche("load", home / "d.tar")
     assert r.out.split() == [b"docker.io/library/one:1", b"two.example/x:2", b"docker.io/library/three:latest"]
     assert len(store.names()) == 5
