@@ -34,7 +34,7 @@ def test_oom(box, probe, how):
     path = probe.path("memory")
     o = check(box("--memory", "64m", *probe.mount, path, how, 96, 3000), 137, "oom")
     # On v2 the whole group is gone in one go: what filled it is known only where a look came before.
-    assert o.fault["filled_by"] in (["anonymous", None] if o["limits"]["memory"]["rung"] in ("cgroup2", "scope") else ["anonymous"]), o.fault
+    assert o.fault["filled_by"] in (["anonymous", None] if o["limits"]["memory"]["rung"] != "supervised" else ["anonymous"]), o.fault
     assert "parent went on" not in o.out and "survived" not in o.out
     assert o["limits"]["memory"]["effective"] <= 64 << 20
 
