@@ -166,7 +166,7 @@ static int compile(const struct image_use *u)
 	char *words[] = { self, verb, bytecode, quiet, image, (char *)(uintptr_t)u->name, NULL };
 	struct last_line kept = { 0 };
 	struct err e;
-	int status;
+	int status = -1; /* no exit */
 
 	if (spawn(words, &kept, &status, &e) < 0)
 		return -1;

@@ -98,6 +98,10 @@ static int merge_dir(struct merge *m, int to, const int *from, size_t n, const c
 		if (opaque(dirs[k++]))
 			break;
 	}
+	if (k == 0) { /* it was one when it was listed */
+		err_set(e, ERR_REFUSED, "a layer is being changed by somebody else");
+		return -1;
+	}
 	if (mkdirat(to, name, 0700) < 0 || (made = open_dir(to, name)) < 0) {
 		err_sys(e, "make a directory");
 		goto out;
