@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/resource.h>
 
 #include "base/fd.h"
@@ -303,6 +304,9 @@ static int choose(struct limits *l, const struct box_limits *want, struct err *e
 	}
 	if (want->require)
 		return refuse(l->tried, e);
+	/* One cause of all that they have said. */
+	if (access("/proc/self", F_OK) < 0)
+		return err_proc(e, "/proc/self");
 	return err_set(e, ERR_MISSING, "no limits can be set up: %s", l->tried);
 }
 
