@@ -92,7 +92,9 @@ int img_store_open(const char *path, bool make, struct img_store *ret, struct er
 	for (size_t i = 0; i < N_DIRS; i++) {
 		int fd = open_dir(s.fd, dirs[i].name);
 
-		if (fd < 0 && errno == ENOENT && mkdirat(s.fd, dirs[i].name, 0700) == 0)
+		/* Somebody else may make it at the same moment. */
+		if (fd < 0 && errno == ENOENT &&
+		    (mkdirat(s.fd, dirs[i].name, 0700) == 0 || errno == EEXIST))
 			fd = open_dir(s.fd, dirs[i].name);
 		if (fd < 0)
 			return err_sys(e, "the store of images: %s/%s", path, dirs[i].name);
