@@ -5,6 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
+#include "base/str.h"
+#include "cli/verbs.h"
 #include "image/confine.h"
 #include "prog/image_verbs.h"
 
@@ -27,6 +30,24 @@ static const struct {
 	{ "import", image_import },
 	{ "save", image_save },
 };
+
+int image_fail(const char *verb, bool as_json, const struct err *e)
+{
+	_cleanup_buf_ struct buf out;
+	struct json j;
+
+	buf_init(&out, 65536);
+	if (as_json) {
+		json_init(&j, &out);
+		json_obj(&j);
+		json_kstr(&j, "event", "error");
+		json_kstr(&j, "message", e->msg);
+		json_obj_end(&j);
+		buf_str(&out, "\n");
+		cli_put(STDOUT_FILENO, &out);
+	}
+	return cli_fail(verb, e);
+}
 
 int main(int argc, char **argv)
 {

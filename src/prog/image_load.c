@@ -51,24 +51,6 @@ static int show(void *ctx, const struct img_loaded *image, struct err *e)
 	return 0;
 }
 
-static int fail(const struct load_options *o, const char *verb, const struct err *e)
-{
-	_cleanup_buf_ struct buf out;
-	struct json j;
-
-	buf_init(&out, OUT_MAX);
-	if (o->json) {
-		json_init(&j, &out);
-		json_obj(&j);
-		json_kstr(&j, "event", "error");
-		json_kstr(&j, "message", e->msg);
-		json_obj_end(&j);
-		buf_str(&out, "\n");
-		cli_put(STDOUT_FILENO, &out);
-	}
-	return cli_fail(verb, e);
-}
-
 static int work(const struct load_options *o, const char *verb, struct err *e)
 {
 	_cleanup_img_store_ struct img_store s = IMG_STORE_NONE;
@@ -110,7 +92,7 @@ int image_load(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	signal(SIGPIPE, SIG_IGN);
-	return work(&o, "load", &e) < 0 ? fail(&o, "load", &e) : 0;
+	return work(&o, "load", &e) < 0 ? image_fail("load", o.json, &e) : 0;
 }
 
 int image_import(int argc, char **argv)
@@ -122,5 +104,5 @@ int image_import(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	signal(SIGPIPE, SIG_IGN);
-	return work(&o, "import", &e) < 0 ? fail(&o, "import", &e) : 0;
+	return work(&o, "import", &e) < 0 ? image_fail("import", o.json, &e) : 0;
 }

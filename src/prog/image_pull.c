@@ -75,21 +75,9 @@ static int show(const struct pull_options *o, const struct img_pulled *p)
 
 static int fail(const struct pull_options *o, const struct err *e)
 {
-	_cleanup_buf_ struct buf out;
-	struct json j;
+	int rc = image_fail("pull", o->json, e);
 
-	buf_init(&out, 65536);
-	if (o->json) {
-		json_init(&j, &out);
-		json_obj(&j);
-		json_kstr(&j, "event", "error");
-		json_kstr(&j, "message", e->msg);
-		json_obj_end(&j);
-		buf_str(&out, "\n");
-		cli_put(STDOUT_FILENO, &out);
-	}
-	cli_fail("pull", e);
-	return stop ? 128 + stop : e->kind == ERR_USAGE ? 2 : 1;
+	return stop ? 128 + stop : rc;
 }
 
 int image_pull(int argc, char **argv)
