@@ -31,5 +31,3 @@ void ses_config_free(struct ses_config *c);
  * there are. */
 const json_t *ses_config_profile(const struct ses_config *c, const char *token,
 				 const char **ret_kind, struct err *e);
-/* `cloche config ...`; argv[0] is "config". Returns the exit code. */
-int ses_config_main(int argc, char **argv);

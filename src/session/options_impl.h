@@ -66,6 +66,7 @@ void ses_option_words(const struct ses_option *row, const json_t *v, struct ses_
 /* Appends a word; without memory w->failed is set. */
 void ses_word(struct ses_words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#define SES_TMP_MIB 64 /* of the file system at /tmp that a sandbox has unless it says otherwise   \
-			*/
+#define SES_TMP_MIB                                                                                \
+	64 /* of the file system at /tmp that a sandbox has unless it says otherwise               \
+	    */
 #define SES_NUMBER_MAX 9007199254740991.0 /* the largest integer that every JSON reader keeps */
