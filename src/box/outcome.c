@@ -114,7 +114,7 @@ static void judge_end(const struct box_evidence *v, struct box_outcome *o)
 	}
 	o->signal = WTERMSIG(v->status);
 	o->exit_code = 128 + o->signal;
-	if (o->signal == SIGKILL) {
+	if (o->signal == SIGKILL && !v->killed) {
 		err_set(&o->err, ERR_SYS,
 			"the command was ended by a SIGKILL that cloche did not send");
 		fault_set(o, FAULT_KILLED);

@@ -77,6 +77,7 @@ struct box_evidence {
 	bool deadline;	     /* cloche ended it at its deadline */
 	bool cancelled; /* cloche ended it because the caller asked twice, or the command died of
 			   the forwarded signal */
+	bool killed;	/* the caller sent the command a SIGKILL */
 	enum limit_hit hit;		 /* a limit that cloche saw hit and ended the box for */
 	uint64_t oom_kills;		 /* of the box's own cgroup; UINT64_MAX unknown */
 	const struct box_denied *escape; /* the refused escape call that ended it */
