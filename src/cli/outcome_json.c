@@ -43,7 +43,7 @@ static void json_cut(struct json *j, const char *name, const struct box_stream *
 {
 	json_key(j, name);
 	if (!s->cut) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_obj(j);
@@ -60,7 +60,7 @@ static void json_fault(struct json *j, const struct box_outcome *o)
 
 	json_key(j, "fault");
 	if (o->fault == FAULT_NONE) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_obj(j);
@@ -171,7 +171,7 @@ static void json_image(struct json *j, const struct image_use *u)
 {
 	json_key(j, "image");
 	if (!u->asked) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_obj(j);
@@ -192,14 +192,14 @@ void outcome_json(const struct prepared *p, const struct box_outcome *o, bool ti
 	json_obj(&j);
 	json_key(&j, "exit_code");
 	if (o->fault == FAULT_STARTUP_FAILED)
-		json_null(&j);
+		json_nil(&j);
 	else
 		json_i64(&j, outcome_code(o));
 	json_key(&j, "signal");
 	if (o->signal)
 		json_i64(&j, o->signal);
 	else
-		json_null(&j);
+		json_nil(&j);
 	json_stream(&j, "stdout", &o->out, "stdout_b64");
 	json_stream(&j, "stderr", &o->err_out, "stderr_b64");
 	json_fault(&j, o);
