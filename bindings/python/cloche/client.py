@@ -158,8 +158,6 @@ class Client:
 
     @classmethod
     def start(cls, program: str) -> Client:
-        if not sys.platform.startswith("linux"):
-            raise Unsupported(f"cloche runs on Linux alone: on {sys.platform} use it in a Linux virtual machine (WSL2, Lima, colima, OrbStack)")
         try:
             # A session of its own: a Ctrl-C at the terminal is for the caller, who ends its boxes.
             child = subprocess.Popen([program, "serve"], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
@@ -351,7 +349,9 @@ def _says(program: str) -> str:
 
 
 def find_program() -> str:
-    """$CLOCHE_BIN, else the one in this package, else `cloche` on PATH."""
+    """$CLOCHE_BIN, else the one in this package, else `cloche` on PATH. Raises an error whose text says what to do when there is none."""
+    if not sys.platform.startswith("linux"):
+        raise Unsupported(f"cloche runs on Linux alone: on {sys.platform} use it in a Linux virtual machine (WSL2, Lima, colima, OrbStack)")
     packaged = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "cloche")
     found = os.environ.get("CLOCHE_BIN") or (packaged if os.path.exists(packaged) else shutil.which("cloche"))
     if not found:
@@ -393,4 +393,5 @@ def _forked() -> None:
     _clients.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
