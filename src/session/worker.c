@@ -337,6 +337,7 @@ int worker_run(const struct worker_options *o)
 	fcntl(WORKER_SOCKET, F_SETFD, FD_CLOEXEC);
 	out_open(&w.out, WORKER_SOCKET);
 	w.image = o->image;
+	w.to = o->to;
 	open_place(&w, o);
 	while (n > 0) {
 		_cleanup_frame_ struct frame f = { 0 };
@@ -345,7 +346,7 @@ int worker_run(const struct worker_options *o)
 
 		if (rc < 0)
 			return 1;
-		if (rc == 1 && request_read_inner(&f, &r, &id, &e) < 0)
+		if (rc == 1 && request_read(&f, &r, &id, &e) < 0)
 			worker_refuse(&w, id, &e);
 		else if (rc == 1)
 			take(&w, &r);

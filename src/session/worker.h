@@ -14,6 +14,7 @@ struct worker_options {
 	const char *dir;   /* the workspace */
 	bool own;	   /* a temporary one, made by the loop; else it is judged as a mount is */
 	const char *image; /* cloche-image; "": it is not there */
+	const char *to;	   /* of a fork: the directory, made by the loop, that the copy goes into */
 };
 /* Returns the exit code, when the loop has gone. */
 int worker_run(const struct worker_options *o);
