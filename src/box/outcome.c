@@ -64,6 +64,15 @@ static void fault_set(struct box_outcome *o, enum box_fault f)
 	o->exit_code = faults[f].code;
 }
 
+void outcome_refused(struct box_outcome *o, const struct err *why)
+{
+	memset(o, 0, sizeof(*o));
+	memset(&o->usage, 0xff, sizeof(o->usage));
+	o->usage.filled_by[0] = '\0';
+	o->err = *why;
+	fault_set(o, FAULT_STARTUP_FAILED);
+}
+
 static void judge_exec(const struct box_spec *spec, const struct err *why, struct box_outcome *o)
 {
 	bool missing = why->num == ENOENT || why->num == ENOTDIR;

@@ -63,6 +63,8 @@ struct box_outcome {
 /* The code that `cloche run` exits with. */
 int outcome_code(const struct box_outcome *o);
 void outcome_free(struct box_outcome *o);
+/* The outcome of what never came to a box. */
+void outcome_refused(struct box_outcome *o, const struct err *why);
 
 /* The recorded call that ended the box, or NULL. */
 const struct box_denied *outcome_escape(const struct box_outcome *o);

@@ -247,21 +247,24 @@ static void prepare_store(struct prepared *p)
 		p->spec.store = p->store;
 }
 
-static int prepare_cwd(const struct request *r, struct prepared *p, struct err *e)
+int request_cwd(struct prepared *p, const char *cwd, struct err *e)
 {
 	char clean[4096];
 
+	if (path_normalise(cwd, clean, e) < 0)
+		return err_prefix(e, "-w %s", cwd);
+	p->spec.cwd = env_keep(p, clean);
+	return 0;
+}
+
+static int prepare_cwd(const struct request *r, struct prepared *p, struct err *e)
+{
 	p->spec.cwd = r->workspace ? MOUNT_WORKSPACE : p->spec.home;
 	if (!r->workspace && p->image.asked && p->image.record.workdir[0])
 		p->spec.cwd = p->image.record.workdir;
 	/* Docker makes it as well, whoever has named it. */
 	p->spec.make_cwd = p->image.asked != NULL;
-	if (!r->cwd)
-		return 0;
-	if (path_normalise(r->cwd, clean, e) < 0)
-		return err_prefix(e, "-w %s", r->cwd);
-	p->spec.cwd = env_keep(p, clean);
-	return 0;
+	return r->cwd ? request_cwd(p, r->cwd, e) : 0;
 }
 
 static void prepare_notes(struct prepared *p)

@@ -38,13 +38,14 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "box/spec.h"
 
 #define SPAWN_SOCKET 3
 #define SPAWN_PROGRESS 4
 
 #define SPAWN_WORDS_MAX (8u << 20) /* bytes of argv, environment and directory together */
-#define SPAWN_CODE_MAX (64u << 20)
-#define SPAWN_CODE_PATH "/run/cloche/code"
+#define SPAWN_CODE_MAX BOX_CODE_MAX
+#define SPAWN_CODE_PATH "/" BOX_CODE
 
 enum spawn_kind {
 	SPAWN_READY = 1,
