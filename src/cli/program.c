@@ -11,7 +11,7 @@
 
 int program_path(const char *name, char ret[PROGRAM_PATH_MAX], struct err *e)
 {
-	static const char *const places[] = { "", "../lib/cloche" };
+	static const char *const places[] = { "", "../lib/cloche", "../../bin" };
 	char dir[PROGRAM_PATH_MAX], at[PROGRAM_PATH_MAX], path[PROGRAM_PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
 

@@ -93,11 +93,7 @@ static int spawn(char **words, struct last_line *kept, int *ret, struct err *e)
 
 static int pull(const struct run_options *o, const struct image_use *u, struct err *e)
 {
-<<<<<<< HEAD
-	char path[PROGRAM_PATH_MAX], verb[] = "pull", quiet[] = "--quiet",
-=======
-	char path[IMAGE_PROGRAM_PATH_MAX], verb[] = "pull", quiet[] = "--quiet", json[] = "--json",
->>>>>>> 75764354b980abbc61c2d1afbefd0efbdaac049e
+	char path[PROGRAM_PATH_MAX], verb[] = "pull", quiet[] = "--quiet", json[] = "--json",
 					   platform[] = "--platform";
 	char *words[8] = { path, verb };
 	struct last_line kept = { .copy = o->progress };

@@ -14,6 +14,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 } verbs[] = {
 	{ "config", serve_config },
+	{ "serve", serve_session },
 };
 
 int main(int argc, char **argv)

@@ -2,3 +2,4 @@
 #pragma once
 
 int serve_config(int argc, char **argv);
+int serve_session(int argc, char **argv);
