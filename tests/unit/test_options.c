@@ -502,7 +502,7 @@ static const struct {
 	{ "defaults: {image: \"a\\0b\"}\n", "1:19: it holds a NUL" },
 	{ "a: [[[[[[[[[[1]]]]]]]]]]\n", "nested deeper than 8" },
 	{ "defaults:\n\tmemory_mb: 5\n", "found character that cannot start any token" },
-	{ "defaults: {\n", "2:1: while parsing a flow mapping" },
+	{ "defaults: {\n", "2:1: while parsing a flow node" },
 	{ "\xff\xfe\x00", "1:1:" },
 	{ "defaults: \x01\n", "control characters" },
 };
