@@ -28,13 +28,14 @@ SAN := -Db_sanitize=address,undefined -Db_lundef=false
 all: $(B)/build.ninja $(B)/image/build.ninja
 	@ninja -C $(B) --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
 	@ln -f $(B)/src/prog/cloche $(B)/cloche
-	@ninja -C $(B)/image --quiet src/prog/cloche-image >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
+	@ninja -C $(B)/image --quiet src/prog/cloche-image src/prog/cloche-serve >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
 	@ln -f $(B)/image/src/prog/cloche-image $(B)/cloche-image
+	@ln -f $(B)/image/src/prog/cloche-serve $(B)/cloche-serve
 $(B)/build.ninja:
 	@tools/deps build
 	@native='--native-file tools/musl.ini'; case "$$(gcc -dumpmachine)" in *musl*) native=-Dmusl=true ;; esac; \
 		$(SETUP) $$native $(B) >$(B).log 2>&1 || { cat $(B).log; exit 1; }; rm -f $(B).log
-# cloche-image stands on the host's libraries.
+# cloche-image and cloche-serve stand on the host's libraries.
 $(B)/image/build.ninja:
 	@tools/deps build
 	@mkdir -p $(B) && $(SETUP) $(B)/image >$(B)/image.log 2>&1 || { cat $(B)/image.log; exit 1; }; rm -f $(B)/image.log
@@ -113,12 +114,12 @@ install: all
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	@install -m 755 $(B)/cloche $(DESTDIR)$(PREFIX)/bin/cloche
 	@install -d $(DESTDIR)$(PREFIX)/lib/cloche
-	@install -m 755 $(B)/cloche-image $(DESTDIR)$(PREFIX)/lib/cloche/cloche-image
+	@install -m 755 $(B)/cloche-image $(B)/cloche-serve $(DESTDIR)$(PREFIX)/lib/cloche
 	@$(B)/cloche man >$(DESTDIR)$(PREFIX)/share/man/man1/cloche.1
 	@$(B)/cloche completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/cloche
 	@$(B)/cloche completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cloche
 	@$(B)/cloche completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cloche.fish
-	@echo "installed $(DESTDIR)$(PREFIX)/bin/cloche and $(DESTDIR)$(PREFIX)/lib/cloche/cloche-image"
+	@echo "installed $(DESTDIR)$(PREFIX)/bin/cloche and $(DESTDIR)$(PREFIX)/lib/cloche"
 
 clean:
 	@rm -rf $(B)

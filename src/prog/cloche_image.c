@@ -1,5 +1,5 @@
 /* cloche-image: what reads registries and archives, over the host's libraries. It takes the verbs
- * of cloche that need them, by the same tables; cloche executes it (cli/image_program.h). */
+ * of cloche that need them, by the same tables; cloche executes it (cli/program.h). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -22,7 +22,7 @@ BAD = [
     ["--cpus", "0", *OK], ["--cpus", "-1", *OK], ["--cpus", "nan", *OK], ["--cpus", "inf", *OK], ["--cpus", "x", *OK],
     ["--timeout", "soon", *OK], ["--timeout", "-1s", *OK], ["--timeout", "1w", *OK], ["--timeout", "1e99s", *OK],
     ["--kill-after", "x", *OK], ["--max-output", "lots", *OK], ["--file-size", "x", *OK], ["--open-files", "x", *OK],
-    ["--open-files", "0", *OK], ["--shm-size", "x", *OK], ["--workspace-max", "x", *OK],
+    ["--open-files", "0", *OK], ["--shm-size", "x", *OK], ["--tmp-size", "x", *OK], ["--tmp-size", "0", *OK], ["--tmp-size", "2g", *OK], ["--workspace-max", "x", *OK],
     ["--network", "bridge", *OK], ["--proc", "some", *OK], ["--security-profile", "nonsense", *OK], ["--image", "", *OK],
     ["--image", "host", "--rootfs", "/", *OK], ["--rootfs", "/no/such/dir", *OK], ["--rootfs", "/etc/hostname", *OK],
     ["--workspace", "/no/such/dir", *OK], ["--workspace", "/etc/hostname", *OK], ["--workspace", "", *OK],
