@@ -195,7 +195,7 @@ class Client:
     def post(self, head: Json, payload: Union[bytes, bytearray, memoryview] = b"") -> int:
         """Sends a request whose answer nobody waits for. It takes no lock: a finalizer may call it anywhere."""
         view = memoryview(payload).cast("B")
-        number = head.setdefault("id", next(self._ids))
+        number = head["id"] = head.get("id") or next(self._ids)
         parts = [view[i:i + PAYLOAD] for i in range(0, len(view), PAYLOAD)] or [view]
         frames: List[bytes] = []
         for part in parts:

@@ -28,8 +28,8 @@ def get(o: Any, name: str, kind: Type[T]) -> T:
 def maybe(o: Any, name: str, kind: Type[T]) -> Optional[T]:
     """The same, or None when it is null or not there. A whole number is a float, too; true and false are no numbers."""
     value = any_of(o, name)
-    if kind is float and type(value) is int:
-        value = float(value) if abs(value) < 1 << 64 else None
+    if kind is float and type(value) is int and abs(value) < 1 << 64:
+        value = float(value)
     if value is None or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool))):
         return cast("Optional[T]", value)
     raise ProtocolError(f"cloche serve sent a wrong {name!r}")
