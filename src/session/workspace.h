@@ -144,7 +144,8 @@ int ses_replace_end(struct ses_replace *r, struct err *e);
 /* Removes the draft, with the old content or with what was to be. Harmless on none. */
 int ses_replace_drop(struct ses_replace *r, struct err *e);
 
-/* fork: copies all of `from` into `to`, which is empty: links, modes, times, user extended
- * attributes, hard links, holes; contents by reference where the file system can (FICLONE).
- * Sockets, FIFOs and devices are left out. */
+/* fork: copies all of `from` into `to`, which is empty, the caller's and known to nobody else:
+ * links, modes (without set-id bits), times, user extended attributes, hard links, holes; contents
+ * by reference where the file system can (FICLONE). Sockets, FIFOs and devices are left out. `to`
+ * gets the owner of `from`. After an error the caller removes what there is. */
 int ses_copy(const struct ses_workspace *from, const struct ses_workspace *to, struct err *e);
