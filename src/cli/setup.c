@@ -204,7 +204,7 @@ static int tell_outcome(const struct box_outcome *out)
 	_cleanup_buf_ struct buf text;
 
 	buf_stream(&text, STDOUT_FILENO);
-	outcome_json(&prepared, out, false, &text);
+	outcome_json(&prepared, out, &(struct outcome_show){ .streams = true }, &text);
 	buf_flush(&text);
 	return outcome_code(out);
 }
