@@ -194,11 +194,12 @@ class Call:
 class Spawner:
     """`with Spawner("--memory", "64m") as s: s.run("true")`."""
 
-    def __init__(self, *options, ready=True, progress=None, stderr=None, **popen):
+    def __init__(self, *options, ready=True, progress=None, stderr=None, before=lambda: None, **popen):
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         keep = {3: theirs.fileno(), **({4: progress} if progress is not None else {})}
 
         def place():
+            before()
             # Above all that is wanted first, since one of them may stand where another goes.
             moved = {to: fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for to, fd in keep.items()}
             for to, fd in moved.items():
@@ -249,14 +250,11 @@ class Spawner:
 
     def keepers(self):
         """Their pids; they are known to boxlib from then on."""
-        found = set()
-        for pid in boxlib.children_of(self.p.pid):
-            try:
-                with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
-                    if int(f.read().rsplit(")", 1)[1].split()[1]) == self.p.pid:
-                        found.add(pid)
-            except OSError:
-                continue
+        try:
+            with open(f"/proc/{self.p.pid}/task/{self.p.pid}/children", encoding="ascii") as f:
+                found = set(map(int, f.read().split()))
+        except OSError:
+            found = set()
         boxlib.STARTED |= found
         return found
 
