@@ -34,6 +34,7 @@ struct box_mount {
 	const char *said; /* the option's value as it was given */
 	bool workspace;	  /* --workspace: rw directory with the id rules of BOX.md */
 	bool git;	  /* --git: `src` has no links, else it is refused */
+	bool yields;	  /* --tmp-size: left out where another mount is at, below or above it */
 	uint64_t size;	  /* tmpfs */
 	uint64_t dev, ino;
 	uid_t owner; /* of src; decides the id-mapped mount of a root caller */

@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "box/init.h"
 #include "box/self.h"
-#include "cli/image_program.h"
+#include "cli/program.h"
 #include "cli/say.h"
 
 #define LINE_CAP 360
@@ -93,14 +93,14 @@ static int spawn(char **words, struct last_line *kept, int *ret, struct err *e)
 
 static int pull(const struct run_options *o, const struct image_use *u, struct err *e)
 {
-	char path[IMAGE_PROGRAM_PATH_MAX], verb[] = "pull", quiet[] = "--quiet", json[] = "--json",
+	char path[PROGRAM_PATH_MAX], verb[] = "pull", quiet[] = "--quiet", json[] = "--json",
 					   platform[] = "--platform";
 	char *words[8] = { path, verb };
 	struct last_line kept = { .copy = o->progress };
 	size_t n = 2;
 	int status = 0;
 
-	if (image_program_path(path, e) < 0)
+	if (program_path(PROGRAM_IMAGE, path, e) < 0)
 		return err_prefix(e, "%.200s has to be pulled", u->name);
 	if (o->request.platform) {
 		words[n++] = platform;

@@ -27,6 +27,7 @@ struct request {
 	struct request_list volumes, tmpfs, env, env_files, devices, cap_add, cap_drop, ulimits,
 		rules;
 	struct box_limits limits; /* request_defaults first */
+	uint64_t tmp;	  /* bytes of a file system at /tmp; BOX_LIMIT_NONE: it is in the root */
 	bool no_bytecode; /* the image as it is, without its bytecode layer (engine/bytecode.h) */
 	bool setup;	  /* a set-up box (engine/setup.h): what it writes goes into `draft` */
 	int draft;

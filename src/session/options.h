@@ -23,10 +23,11 @@
 #include "base/err.h"
 #include "session/error.h"
 
-/* Words for execv: NULL-terminated; owns them. */
+/* Words for execv: NULL-terminated; owns them. `failed`: there was no memory for all. */
 struct ses_words {
 	char **v;
 	size_t n;
+	bool failed;
 };
 void ses_words_free(struct ses_words *w);
 #define _cleanup_words_ __attribute__((cleanup(ses_words_free)))
@@ -71,10 +72,10 @@ int ses_options_spawn(const struct ses_options *o, const struct ses_place *at,
 int ses_options_setup(const struct ses_options *o, const char *from, const char *command,
 		      uint64_t timeout_us, struct ses_words *ret, char **ret_name,
 		      struct ses_error *e);
-/* An error of the spawner (ERR_USAGE, ERR_REFUSED) as one of `open`: --NAME becomes the option's
- * name here. `rule`: the mount rule that refuses, or NULL. Not for what is a fault of the machine
- * or the image (kinds other than those two): that is startup_failed. */
-void ses_options_blame(const struct err *why, const char *rule, struct ses_error *ret);
+/* An error of the spawner as one of `open`: true, and *ret has it, with --NAME as the option's name
+ * here; or false, when it is the fault of the machine or the image: startup_failed. `rule`: the
+ * mount rule that refuses, or NULL. */
+bool ses_options_blame(const struct err *why, const char *rule, struct ses_error *ret);
 
 /* docs/OPTIONS.md, and the table for the bindings' checks; on stdout. Returns an exit code. */
 int ses_options_print(const char *format);
