@@ -34,6 +34,8 @@
 #define ATTACH "attach"
 #define ROOT "root"
 #define UPPER "upper"
+#define OWN_UPPER "own-upper" /* of layers that are not the root */
+#define OWN_WORK "own-work"
 #define FIXED_FLAGS (MS_NOSUID | MS_NODEV)
 /* As the new root sees them: what is above a mount's root is the directory that it is mounted in.
  */
@@ -276,6 +278,39 @@ static int op_lower(struct walk *w, const struct op *op, struct err *e)
 	return r < 0 ? -1 : source_leave(w, s, e);
 }
 
+/* Layers elsewhere than at the root, with an empty directory below them: an overlay without an
+ * upper side needs two lower ones. */
+static int op_layers(struct walk *w, const struct op *op, struct err *e)
+{
+	struct plan_source *s = op->source < 0 ? NULL : &w->p->sources[op->source];
+	const bool draft = op->mode == UPPER_DRAFT;
+	const int side = draft ? w->draft : w->scratch;
+	_cleanup_fd_ int place = -1;
+	char target[64], upper[160] = "", options[4096];
+	const char *at = place_path(w, op, target, &place);
+	int n;
+
+	if (!at)
+		return err_sys(e, "mount target /%s", op->path);
+	if (s && (source_open(s, e) < 0 || source_enter(w, s, e) < 0))
+		return -1;
+	if (op->mode == UPPER_SCRATCH &&
+	    (mkdirat(w->scratch, OWN_UPPER, 0755) < 0 || mkdirat(w->scratch, OWN_WORK, 0700) < 0))
+		return err_sys(e, "prepare the overlay");
+	if (op->mode != UPPER_NONE)
+		snprintf(upper, sizeof(upper),
+			 ",upperdir=/proc/self/fd/%d/%s,workdir=/proc/self/fd/%d/%s%s", side,
+			 draft ? BOX_DRAFT_UPPER : OWN_UPPER, side,
+			 draft ? BOX_DRAFT_WORK : OWN_WORK, draft ? ",index=off,volatile" : "");
+	n = snprintf(options, sizeof(options), "lowerdir=%s%s/proc/self/fd/%d%s,userxattr",
+		     op->text ? op->text : "", op->text ? ":" : "", w->empty, upper);
+	if (n < 0 || (size_t)n >= sizeof(options))
+		return err_set(e, ERR_USAGE, "more layers than one mount takes");
+	if (mount("cloche", at, "overlay", FIXED_FLAGS | (*upper ? 0 : MS_RDONLY), options) < 0)
+		return err_sys(e, "overlay on /%s", op->path);
+	return s ? source_leave(w, s, e) : 0;
+}
+
 static int op_bind(const struct walk *w, const struct op *op, struct err *e)
 {
 	struct plan_source *s = &w->p->sources[op->source];
@@ -441,6 +476,8 @@ static int op_run(struct walk *w, const struct op *op, struct err *e)
 		return op_readonly(w, op, e);
 	case OP_WRITABLE:
 		return op_writable(w, op, e);
+	case OP_LAYERS:
+		return op_layers(w, op, e);
 	case OP_KIND_N:
 		break;
 	}

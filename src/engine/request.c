@@ -53,6 +53,7 @@ static int prepare_profile(const struct request *r, struct box_spec *s, struct e
 	s->interactive = r->interactive;
 	s->setup = r->setup;
 	s->draft = r->draft;
+	s->deps_writable = r->deps_writable;
 	s->no_proc = r->proc && strcmp(r->proc, "none") == 0;
 	s->network = r->network && strcmp(r->network, "host") == 0 ? BOX_NET_HOST : BOX_NET_NONE;
 	s->apparmor = r->apparmor;
@@ -238,6 +239,23 @@ static int prepare_root(const struct request *r, struct prepared *p, struct err 
 	return 0;
 }
 
+/* With what was installed beside it, where the image says so. */
+static int prepare_host(struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+	const struct rootfs deps = s->root;
+
+	if (image_host(&p->host, s->uid, s->gid, s->network == BOX_NET_HOST, &s->root, e) < 0)
+		return -1;
+	if (!deps.lowers)
+		return 0;
+	s->root.name = deps.name;
+	s->root.dir = deps.dir;
+	s->root.lowers = deps.lowers;
+	s->root.layers = deps.layers;
+	return 0;
+}
+
 /* A caller without a home gets along without. */
 static void prepare_store(struct prepared *p)
 {
@@ -303,14 +321,18 @@ static bool installs(const char *text)
 	return false;
 }
 
-static void hint_packages(struct prepared *p)
+bool request_installs(char *const *v)
 {
-	char *const *v = p->spec.argv;
 	bool any = installs(v[0]);
 
 	for (size_t i = 1; v[i] && i < 8 && !any; i++)
 		any = strcmp(v[i - 1], "-c") == 0 && installs(v[i]);
-	if (any)
+	return any;
+}
+
+static void hint_packages(struct prepared *p)
+{
+	if (request_installs(p->spec.argv))
 		snprintf(
 			p->notes[p->n_notes++], sizeof(p->notes[0]),
 			"package managers work in `cloche setup`, once, and what they install is in the image that it makes: "
@@ -345,8 +367,7 @@ static int prepare(const struct request *r, struct prepared *p, struct err *e)
 		return err_at(e, STAGE_SPEC);
 	if (ids_prepare(r, p, e) < 0 || range_prepare(r, s, e) < 0)
 		return err_at(e, STAGE_SPEC);
-	if (s->root.kind == ROOTFS_HOST &&
-	    image_host(&p->host, s->uid, s->gid, s->network == BOX_NET_HOST, &s->root, e) < 0)
+	if (s->root.kind == ROOTFS_HOST && prepare_host(p, e) < 0)
 		return -1;
 	prepare_store(p);
 	if (prepare_cwd(r, p, e) < 0 || env_prepare(r, p, e) < 0)

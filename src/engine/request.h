@@ -32,7 +32,8 @@ struct request {
 	bool setup;	  /* a set-up box (engine/setup.h): what it writes goes into `draft` */
 	int draft;
 	bool read_only, tty, interactive, git, uid_range;
-	char *const *argv; /* may be empty where an image has a command of its own */
+	bool deps_writable; /* what setup has installed on the host image may be written over */
+	char *const *argv;  /* may be empty where an image has a command of its own */
 };
 
 enum { ENV_FILE_MAX = 1 << 20 };
@@ -74,3 +75,6 @@ int request_cwd(struct prepared *p, const char *cwd, struct err *e);
 /* After a run that failed: notes on words of the command that name files which exist here and which
  * the box did not see, and on package managers, which need another kind of box. */
 void request_hints(struct prepared *p);
+/* Whether a command installs packages by the system's manager: by its first word, or what a shell
+ * is given to run. */
+bool request_installs(char *const *argv);
