@@ -357,6 +357,19 @@ int mount_check_rootfs(struct mount_check *c, const char *dir, struct box_mount 
 	return 0;
 }
 
+int mount_check_workspace(struct mount_check *c, const char *dir, struct box_mount *ret,
+			  struct err *e)
+{
+	struct box_mount m;
+
+	if (mount_parse_workspace(c, dir, &m, e) < 0)
+		return -1;
+	if (source_check(c, &m, e) < 0)
+		return about(e, &m);
+	*ret = m;
+	return 0;
+}
+
 int mount_open_checked(const struct box_mount *m)
 {
 	_cleanup_fd_ int fd = path_open_nolinks(m->src, 0);

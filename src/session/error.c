@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/str.h"
 
 static const char *const names[] = {
@@ -40,4 +41,15 @@ int ses_error_set(struct ses_error *e, enum ses_error_type type, const char *fmt
 	e->type = type;
 	str_printable(e->message, sizeof(e->message), text);
 	return -1;
+}
+
+int ses_error_err(struct ses_error *e, const struct err *why)
+{
+	enum ses_error_type type = why->kind == ERR_PATH	? SES_PATH
+				   : why->kind == ERR_NOT_FOUND ? SES_NOT_FOUND
+				   : why->kind == ERR_EXISTS	? SES_EXISTS
+				   : why->kind == ERR_TOO_LARGE ? SES_TOO_LARGE
+								: SES_SYSTEM;
+
+	return ses_error_set(e, type, "%s", why->msg);
 }
