@@ -88,7 +88,8 @@ int setup_open(const struct request *r, const struct img_record *base, const cha
 
 	*s = (struct setup)SETUP_NONE;
 	s->base = base;
-	if ((name && parse_name(name, &s->name, e) < 0) || images_open(base->host, &s->store, e) < 0)
+	if ((name && parse_name(name, &s->name, e) < 0) ||
+	    images_open(base->host, &s->store, e) < 0)
 		return -1;
 	if (s->base->n_layers >= IMG_STACK_MAX)
 		return err_set(e, ERR_REFUSED,
