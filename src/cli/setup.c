@@ -145,6 +145,8 @@ static void defaults(struct request *r)
 	r->cwd = "/";
 	r->entrypoint = ""; /* the command is the caller's alone */
 	r->no_bytecode = true;
+	r->setup = true; /* into a draft that setup_draft makes */
+	r->draft = -1;
 	/* Nobody is there to answer; -e counts for more. */
 	r->env.v[r->env.n++] = noninteractive;
 }
@@ -368,11 +370,9 @@ static bool on_host(const struct request *r)
 
 static int open_all(struct setup_options *o, struct err *e)
 {
-	uint64_t pull_us;
-
 	if (self_limits(e) < 0)
 		return err_at(e, STAGE_LIMITS);
-	if (run_image(&o->run, &prepared.image, &pull_us, e) < 0)
+	if (run_image(&o->run, &prepared, e) < 0)
 		return -1;
 	if (self_protect(cli_title.argv, e) < 0)
 		return err_at(e, STAGE_LOCKS);

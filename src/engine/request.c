@@ -166,7 +166,7 @@ static int prepare_lists(const struct request *r, struct prepared *p, struct err
 	return 0;
 }
 
-static int prepare_mounts(const struct request *r, struct prepared *p, struct err *e)
+static int parse_mounts(const struct request *r, struct prepared *p, struct err *e)
 {
 	struct box_spec *s = &p->spec;
 	const bool tmp = r->tmp != BOX_LIMIT_NONE;
@@ -194,6 +194,15 @@ static int prepare_mounts(const struct request *r, struct prepared *p, struct er
 							       .yields = true };
 	if (r->git && !r->workspace)
 		return err_set(e, ERR_USAGE, "--git needs --workspace");
+	return 0;
+}
+
+static int prepare_mounts(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+
+	if (parse_mounts(r, p, e) < 0)
+		return -1;
 	if (r->git && git_share(&p->mounts, r->workspace, s, e) < 0)
 		return err_at(e, STAGE_WORKSPACE);
 	if (s->n_mounts > 0 && mount_check_all(&p->mounts, s, e) < 0)
@@ -352,7 +361,15 @@ void request_hints(struct prepared *p)
 			p->n_notes++;
 }
 
-static int prepare(const struct request *r, struct prepared *p, struct err *e)
+/* The caller's words stand in it: one line, whatever they hold. */
+static int fail(struct err *e, const struct err *why)
+{
+	*e = *why;
+	str_printable(e->msg, sizeof(e->msg), why->msg);
+	return -1;
+}
+
+static void clear(const struct request *r, struct prepared *p)
 {
 	struct box_spec *s = &p->spec;
 
@@ -361,6 +378,33 @@ static int prepare(const struct request *r, struct prepared *p, struct err *e)
 	p->user[0] = '\0';
 	s->argv = r->argv;
 	s->hostname = "cloche";
+}
+
+int request_check(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+	struct err why;
+
+	clear(r, p);
+	if (mount_check_init(&p->mounts, &why) < 0 || prepare_profile(r, s, &why) < 0 ||
+	    prepare_limits(r, s, &why) < 0 || prepare_caps(r, s, &why) < 0 ||
+	    prepare_lists(r, p, &why) < 0) {
+		err_at(&why, STAGE_SPEC);
+		return fail(e, &why);
+	}
+	if (parse_mounts(r, p, &why) < 0 || mount_check_sources(&p->mounts, s, &why) < 0) {
+		err_at(&why, STAGE_MOUNT);
+		return fail(e, &why);
+	}
+	mount_check_free(&p->mounts);
+	return 0;
+}
+
+static int prepare(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+
+	clear(r, p);
 	if (mount_check_init(&p->mounts, e) < 0 || prepare_profile(r, s, e) < 0 ||
 	    prepare_limits(r, s, e) < 0 || prepare_caps(r, s, e) < 0 || prepare_root(r, p, e) < 0 ||
 	    prepare_lists(r, p, e) < 0)
@@ -382,10 +426,5 @@ int request_prepare(const struct request *r, struct prepared *p, struct err *e)
 {
 	struct err why;
 
-	if (prepare(r, p, &why) == 0)
-		return 0;
-	*e = why;
-	str_printable(e->msg, sizeof(e->msg),
-		      why.msg); /* the caller's words stand in it: one line, whatever they hold */
-	return -1;
+	return prepare(r, p, &why) < 0 ? fail(e, &why) : 0;
 }

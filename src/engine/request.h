@@ -70,6 +70,8 @@ int request_add(struct request_list *l, const char *value, const char *option, s
 /* 0, or -1 with kind ERR_USAGE (words that contradict or can't be read), ERR_REFUSED or
  * ERR_MISSING, and the stage. */
 int request_prepare(const struct request *r, struct prepared *ret, struct err *e);
+/* The same of all that needs no image: what is wrong in the words is told before one is fetched. */
+int request_check(const struct request *r, struct prepared *ret, struct err *e);
 /* The working directory of one command of a box that is prepared already. */
 int request_cwd(struct prepared *p, const char *cwd, struct err *e);
 /* After a run that failed: notes on words of the command that name files which exist here and which
