@@ -43,7 +43,7 @@ static void json_cut(struct json *j, const char *name, const struct box_stream *
 {
 	json_key(j, name);
 	if (!s->cut) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_obj(j);
@@ -60,7 +60,7 @@ static void json_fault(struct json *j, const struct box_outcome *o)
 
 	json_key(j, "fault");
 	if (o->fault == FAULT_NONE) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_obj(j);
@@ -170,7 +170,7 @@ static void json_denied(struct json *j, const struct box_spec *s, const struct b
 void outcome_image(struct json *j, const struct image_use *u)
 {
 	if (!u->asked) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_obj(j);
@@ -226,14 +226,14 @@ void outcome_json(const struct prepared *p, const struct box_outcome *o,
 	json_obj(&j);
 	json_key(&j, "exit_code");
 	if (o->fault == FAULT_STARTUP_FAILED)
-		json_null(&j);
+		json_nil(&j);
 	else
 		json_i64(&j, outcome_code(o));
 	json_key(&j, "signal");
 	if (o->signal)
 		json_i64(&j, o->signal);
 	else
-		json_null(&j);
+		json_nil(&j);
 	if (show->streams)
 		json_streams(&j, o);
 	json_fault(&j, o);

@@ -44,7 +44,7 @@ static bool listed(const char *const *words, const char *word)
 	return false;
 }
 
-static int unknown_key(const struct yaml_node *n, const char *const *known, struct err *e)
+static int unknown_key(const struct ses_yaml *n, const char *const *known, struct err *e)
 {
 	const char *near = str_nearest(n->key, known);
 	char all[300];
@@ -54,31 +54,32 @@ static int unknown_key(const struct yaml_node *n, const char *const *known, stru
 	for (; *known && at < sizeof(all) - 1; known++)
 		at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s", at ? ", " : "", *known);
 	if (near)
-		return yaml_at_key(n, e, "no key \"%.60s\" is known here; did you mean %s?", n->key,
-				   near);
-	return yaml_at_key(n, e, "no key \"%.60s\" is known here; there are %s", n->key, all);
+		return ses_yaml_at_key(n, e, "no key \"%.60s\" is known here; did you mean %s?",
+				       n->key, near);
+	return ses_yaml_at_key(n, e, "no key \"%.60s\" is known here; there are %s", n->key, all);
 }
 
-static int want_map(const struct yaml_node *n, const char *what, struct err *e)
+static int want_map(const struct ses_yaml *n, const char *what, struct err *e)
 {
 	if (n->kind != YAML_MAP)
-		return yaml_at(n, e, "%s: a map is wanted (lines of \"key: value\", further in)",
-			       what);
+		return ses_yaml_at(n, e,
+				   "%s: a map is wanted (lines of \"key: value\", further in)",
+				   what);
 	return 0;
 }
 
 /* One value, as the option of this name takes it, into `o`. */
-static int read_option(const struct yaml_node *n, const struct ses_option *row, json_t *o,
+static int read_option(const struct ses_yaml *n, const struct ses_option *row, json_t *o,
 		       struct err *e)
 {
-	json_t *v = yaml_json(n);
+	json_t *v = ses_yaml_json(n);
 	struct ses_error why;
 
 	if (!v)
 		return err_set(e, ERR_SYS, "out of memory");
 	if (ses_option_check(row, v, &why) < 0) {
 		json_decref(v);
-		return yaml_at(n, e, "%s", why.message);
+		return ses_yaml_at(n, e, "%s", why.message);
 	}
 	if (json_object_set_new(o, row->name, v) < 0)
 		return err_set(e, ERR_SYS, "out of memory");
@@ -86,7 +87,7 @@ static int read_option(const struct yaml_node *n, const struct ses_option *row, 
 }
 
 /* Everywhere but in `here` alone an option may have a default of the user's own. */
-static int read_defaults(const struct yaml_node *n, json_t *o, struct err *e)
+static int read_defaults(const struct ses_yaml *n, json_t *o, struct err *e)
 {
 	const struct ses_option *row = ses_option_find(n->key);
 	const char *names[64];
@@ -99,41 +100,41 @@ static int read_defaults(const struct yaml_node *n, json_t *o, struct err *e)
 	if (!row || (row->kind != KIND_LATER && !row->here && !listed(names, row->name)))
 		return unknown_key(n, names, e);
 	if (row->here)
-		return yaml_at_key(n, e, "%s is for one sandbox alone, and has no default here",
-				   row->name);
+		return ses_yaml_at_key(n, e, "%s is for one sandbox alone, and has no default here",
+				       row->name);
 	return read_option(n, row, o, e);
 }
 
-static int read_vcpu(const struct yaml_node *n, json_t *o, struct err *e)
+static int read_vcpu(const struct ses_yaml *n, json_t *o, struct err *e)
 {
 	if (!listed(vcpu_keys, n->key))
 		return unknown_key(n, vcpu_keys, e);
 	return read_option(n, ses_option_find(n->key), o, e);
 }
 
-static int read_vgpio(const struct yaml_node *n, json_t *o, struct err *e)
+static int read_vgpio(const struct ses_yaml *n, json_t *o, struct err *e)
 {
 	if (!listed(vgpio_keys, n->key))
 		return unknown_key(n, vgpio_keys, e);
 	return read_option(n, ses_option_find(n->key), o, e);
 }
 
-static int read_vdisk(const struct yaml_node *n, json_t *o, struct err *e)
+static int read_vdisk(const struct ses_yaml *n, json_t *o, struct err *e)
 {
 	if (!listed(vdisk_keys, n->key))
 		return unknown_key(n, vdisk_keys, e);
 	if (!json_is_string(n->value))
-		return yaml_at(n, e, "%s: %s", n->key,
-			       strcmp(n->key, "size") == 0
-				       ? "a size with its unit is wanted, such as 512m"
-				       : "an absolute path is wanted");
+		return ses_yaml_at(n, e, "%s: %s", n->key,
+				   strcmp(n->key, "size") == 0
+					   ? "a size with its unit is wanted, such as 512m"
+					   : "an absolute path is wanted");
 	if (json_object_set(o, n->key, n->value) < 0)
 		return err_set(e, ERR_SYS, "out of memory");
 	return 0;
 }
 
 /* A vdisk is what --tmpfs would take. */
-static int check_vdisk(const struct yaml_node *n, json_t *o, struct err *e)
+static int check_vdisk(const struct ses_yaml *n, json_t *o, struct err *e)
 {
 	static struct mount_check check; /* large */
 	const char *size = json_string_value(json_object_get(o, "size"));
@@ -144,7 +145,7 @@ static int check_vdisk(const struct yaml_node *n, json_t *o, struct err *e)
 	int r;
 
 	if (!size)
-		return yaml_at(n, e, "%s: it needs a size, such as \"size: 512m\"", n->key);
+		return ses_yaml_at(n, e, "%s: it needs a size, such as \"size: 512m\"", n->key);
 	if (!path) {
 		snprintf(text, sizeof(text), "/vdisk/%s", n->key);
 		if (json_object_set_new(o, "path", json_string(text)) < 0)
@@ -157,12 +158,12 @@ static int check_vdisk(const struct yaml_node *n, json_t *o, struct err *e)
 		r = mount_parse_tmpfs(&check, text, &m, &why);
 	mount_check_free(&check);
 	/* The message is about an option that nobody has written here. */
-	return r < 0 ? yaml_at(n, e, "%s: %s", n->key,
-			       strncmp(why.msg, "--tmpfs ", 8) == 0 ? why.msg + 8 : why.msg)
+	return r < 0 ? ses_yaml_at(n, e, "%s: %s", n->key,
+				   strncmp(why.msg, "--tmpfs ", 8) == 0 ? why.msg + 8 : why.msg)
 		     : 0;
 }
 
-static int name_check(const struct yaml_node *n, struct err *e)
+static int name_check(const struct ses_yaml *n, struct err *e)
 {
 	static const char first[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -171,27 +172,27 @@ static int name_check(const struct yaml_node *n, struct err *e)
 
 	if (!strchr(first, n->key[0]) || strspn(n->key, all) != strlen(n->key) ||
 	    strlen(n->key) > NAME_MAX_)
-		return yaml_at_key(
+		return ses_yaml_at_key(
 			n, e,
 			"\"%.60s\" is no name of a profile: a letter or digit, then up to 63 of A-Z a-z 0-9 . _ -",
 			n->key);
 	return 0;
 }
 
-typedef int (*read_fn)(const struct yaml_node *n, json_t *o, struct err *e);
+typedef int (*read_fn)(const struct ses_yaml *n, json_t *o, struct err *e);
 
-static int read_keys(const struct yaml_node *map, read_fn fn, json_t *o, struct err *e)
+static int read_keys(const struct ses_yaml *map, read_fn fn, json_t *o, struct err *e)
 {
-	for (const struct yaml_node *n = map->child; n; n = n->next)
+	for (const struct ses_yaml *n = map->child; n; n = n->next)
 		if (fn(n, o, e) < 0)
 			return -1;
 	return 0;
 }
 
 /* A section of profiles: NAME: {keys}. */
-static int read_profiles(const struct yaml_node *section, read_fn fn, json_t *o, struct err *e)
+static int read_profiles(const struct ses_yaml *section, read_fn fn, json_t *o, struct err *e)
 {
-	for (const struct yaml_node *n = section->child; n; n = n->next) {
+	for (const struct ses_yaml *n = section->child; n; n = n->next) {
 		json_t *one;
 
 		if (name_check(n, e) < 0 || want_map(n, n->key, e) < 0)
@@ -204,12 +205,12 @@ static int read_profiles(const struct yaml_node *section, read_fn fn, json_t *o,
 		if (fn == read_vdisk && check_vdisk(n, one, e) < 0)
 			return -1;
 		if (json_object_size(one) == 0)
-			return yaml_at(n, e, "%s: it says nothing", n->key);
+			return ses_yaml_at(n, e, "%s: it says nothing", n->key);
 	}
 	return 0;
 }
 
-static int read_section(const struct yaml_node *n, struct ses_config *c, struct err *e)
+static int read_section(const struct ses_yaml *n, struct ses_config *c, struct err *e)
 {
 	static const read_fn fns[] = { read_defaults, read_vcpu, read_vdisk, read_vgpio };
 	json_t **to[] = { &c->defaults, &c->vcpu, &c->vdisk, &c->vgpio };
@@ -232,17 +233,17 @@ static int read_section(const struct yaml_node *n, struct ses_config *c, struct 
 int ses_config_read(const char *text, size_t n, struct ses_config *ret, struct err *e)
 {
 	struct ses_config c = { .there = true };
-	struct yaml_node *root = NULL;
+	struct ses_yaml *root = NULL;
 	int r;
 
-	r = yaml_read(text, n, &root, e);
+	r = ses_yaml_read(text, n, &root, e);
 	if (r == 0 && root && !(root->kind == YAML_SCALAR && json_is_null(root->value))) {
 		r = want_map(root, CONFIG_FILE, e);
-		for (const struct yaml_node *s = r == 0 ? root->child : NULL; s && r == 0;
+		for (const struct ses_yaml *s = r == 0 ? root->child : NULL; s && r == 0;
 		     s = s->next)
 			r = read_section(s, &c, e);
 	}
-	yaml_free(root);
+	ses_yaml_free(root);
 	if (r < 0) {
 		ses_config_free(&c);
 		return -1;

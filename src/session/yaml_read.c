@@ -17,6 +17,8 @@ struct reader {
 };
 
 static int at(unsigned line, unsigned column, struct err *e, const char *fmt, va_list ap)
+	__attribute__((format(printf, 4, 0)));
+static int at(unsigned line, unsigned column, struct err *e, const char *fmt, va_list ap)
 {
 	char text[400], safe[400];
 
@@ -25,7 +27,7 @@ static int at(unsigned line, unsigned column, struct err *e, const char *fmt, va
 		       str_printable(safe, sizeof(safe), text));
 }
 
-int yaml_at(const struct yaml_node *node, struct err *e, const char *fmt, ...)
+int ses_yaml_at(const struct ses_yaml *node, struct err *e, const char *fmt, ...)
 {
 	va_list ap;
 	int r;
@@ -36,7 +38,7 @@ int yaml_at(const struct yaml_node *node, struct err *e, const char *fmt, ...)
 	return r;
 }
 
-int yaml_at_key(const struct yaml_node *node, struct err *e, const char *fmt, ...)
+int ses_yaml_at_key(const struct ses_yaml *node, struct err *e, const char *fmt, ...)
 {
 	va_list ap;
 	int r;
@@ -60,12 +62,12 @@ static int at_mark(const yaml_mark_t *m, struct err *e, const char *fmt, ...)
 	return r;
 }
 
-void yaml_free(struct yaml_node *node)
+void ses_yaml_free(struct ses_yaml *node)
 {
 	while (node) {
-		struct yaml_node *next = node->next;
+		struct ses_yaml *next = node->next;
 
-		yaml_free(node->child);
+		ses_yaml_free(node->child);
 		json_decref(node->value);
 		free(node->key);
 		free(node);
@@ -108,7 +110,7 @@ static json_t *plain(const char *s)
 	return json_string(s);
 }
 
-static int read_scalar(const yaml_event_t *ev, struct yaml_node *n, struct err *e)
+static int read_scalar(const yaml_event_t *ev, struct ses_yaml *n, struct err *e)
 {
 	const char *s = (const char *)ev->data.scalar.value;
 	size_t len = ev->data.scalar.length;
@@ -135,10 +137,10 @@ static int no_extras(const yaml_event_t *ev, const yaml_char_t *anchor, const ya
 }
 
 static int read_node(struct reader *r, const yaml_event_t *ev, unsigned depth,
-		     struct yaml_node **ret, struct err *e);
+		     struct ses_yaml **ret, struct err *e);
 
 /* The key of a map's next pair. */
-static int read_key(const yaml_event_t *ev, const struct yaml_node *before, char **ret,
+static int read_key(const yaml_event_t *ev, const struct ses_yaml *before, char **ret,
 		    struct err *e)
 {
 	const char *s = (const char *)ev->data.scalar.value;
@@ -162,7 +164,7 @@ static int read_key(const yaml_event_t *ev, const struct yaml_node *before, char
 
 /* One element of a map or a list, whose first event is `ev`. */
 static int read_element(struct reader *r, const yaml_event_t *ev, bool map, unsigned depth,
-			const struct yaml_node *before, struct yaml_node **ret, struct err *e)
+			const struct ses_yaml *before, struct ses_yaml **ret, struct err *e)
 {
 	const yaml_mark_t mark = ev->start_mark;
 	char *key = NULL;
@@ -188,10 +190,10 @@ static int read_element(struct reader *r, const yaml_event_t *ev, bool map, unsi
 	return 0;
 }
 
-static int read_children(struct reader *r, struct yaml_node *n, unsigned depth, struct err *e)
+static int read_children(struct reader *r, struct ses_yaml *n, unsigned depth, struct err *e)
 {
 	const bool map = n->kind == YAML_MAP;
-	struct yaml_node **tail = &n->child;
+	struct ses_yaml **tail = &n->child;
 
 	for (;;) {
 		yaml_event_t ev;
@@ -209,7 +211,7 @@ static int read_children(struct reader *r, struct yaml_node *n, unsigned depth, 
 	}
 }
 
-static int fill(struct reader *r, const yaml_event_t *ev, unsigned depth, struct yaml_node *n,
+static int fill(struct reader *r, const yaml_event_t *ev, unsigned depth, struct ses_yaml *n,
 		struct err *e)
 {
 	if (ev->type == YAML_ALIAS_EVENT)
@@ -237,9 +239,9 @@ static int fill(struct reader *r, const yaml_event_t *ev, unsigned depth, struct
 }
 
 static int read_node(struct reader *r, const yaml_event_t *ev, unsigned depth,
-		     struct yaml_node **ret, struct err *e)
+		     struct ses_yaml **ret, struct err *e)
 {
-	struct yaml_node *n;
+	struct ses_yaml *n;
 
 	if (++r->nodes > YAML_NODES_MAX)
 		return at_mark(&ev->start_mark, e, "more than %d values", YAML_NODES_MAX);
@@ -249,7 +251,7 @@ static int read_node(struct reader *r, const yaml_event_t *ev, unsigned depth,
 	n->line = (unsigned)ev->start_mark.line + 1;
 	n->column = (unsigned)ev->start_mark.column + 1;
 	if (fill(r, ev, depth, n, e) < 0) {
-		yaml_free(n);
+		ses_yaml_free(n);
 		return -1;
 	}
 	*ret = n;
@@ -257,7 +259,7 @@ static int read_node(struct reader *r, const yaml_event_t *ev, unsigned depth,
 }
 
 /* The stream: its start, at most one document, its end. */
-static int read_stream(struct reader *r, struct yaml_node **root, struct err *e)
+static int read_stream(struct reader *r, struct ses_yaml **root, struct err *e)
 {
 	for (bool started = false;;) {
 		yaml_event_t ev;
@@ -281,10 +283,10 @@ static int read_stream(struct reader *r, struct yaml_node **root, struct err *e)
 	}
 }
 
-int yaml_read(const char *text, size_t n, struct yaml_node **ret, struct err *e)
+int ses_yaml_read(const char *text, size_t n, struct ses_yaml **ret, struct err *e)
 {
 	struct reader r = { 0 };
-	struct yaml_node *root = NULL;
+	struct ses_yaml *root = NULL;
 	int rc;
 
 	if (n > YAML_BYTES_MAX)
@@ -296,22 +298,22 @@ int yaml_read(const char *text, size_t n, struct yaml_node **ret, struct err *e)
 	rc = read_stream(&r, &root, e);
 	yaml_parser_delete(&r.parser);
 	if (rc < 0) {
-		yaml_free(root);
+		ses_yaml_free(root);
 		return -1;
 	}
 	*ret = root;
 	return 0;
 }
 
-json_t *yaml_json(const struct yaml_node *node)
+json_t *ses_yaml_json(const struct ses_yaml *node)
 {
 	json_t *v;
 
 	if (node->kind == YAML_SCALAR)
 		return json_incref(node->value);
 	v = node->kind == YAML_MAP ? json_object() : json_array();
-	for (const struct yaml_node *c = node->child; v && c; c = c->next) {
-		json_t *one = yaml_json(c);
+	for (const struct ses_yaml *c = node->child; v && c; c = c->next) {
+		json_t *one = ses_yaml_json(c);
 		int r = node->kind == YAML_MAP ? json_object_set_new(v, c->key, one)
 					       : json_array_append_new(v, one);
 

@@ -18,23 +18,23 @@
 
 enum yaml_kind { YAML_MAP, YAML_LIST, YAML_SCALAR };
 
-struct yaml_node {
+struct ses_yaml {
 	enum yaml_kind kind;
 	unsigned line, column; /* from 1 */
 	char *key;	       /* in a map, else NULL */
 	unsigned key_line, key_column;
 	json_t *value; /* of a scalar */
-	struct yaml_node *child, *next;
+	struct ses_yaml *child, *next;
 };
 
 /* Reads n bytes. *ret is the one document's root, or NULL for a file that says nothing; freed by
- * yaml_free. Errors are ERR_USAGE, "LINE:COLUMN: ..." */
-int yaml_read(const char *text, size_t n, struct yaml_node **ret, struct err *e);
-void yaml_free(struct yaml_node *node);
+ * ses_yaml_free. Errors are ERR_USAGE, "LINE:COLUMN: ..." */
+int ses_yaml_read(const char *text, size_t n, struct ses_yaml **ret, struct err *e);
+void ses_yaml_free(struct ses_yaml *node);
 /* The same as JSON; NULL without memory. */
-json_t *yaml_json(const struct yaml_node *node);
+json_t *ses_yaml_json(const struct ses_yaml *node);
 /* Puts "LINE:COLUMN: " of a node, or of its key, in front of a message. Returns -1. */
-int yaml_at(const struct yaml_node *node, struct err *e, const char *fmt, ...)
+int ses_yaml_at(const struct ses_yaml *node, struct err *e, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-int yaml_at_key(const struct yaml_node *node, struct err *e, const char *fmt, ...)
+int ses_yaml_at_key(const struct ses_yaml *node, struct err *e, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -183,7 +183,9 @@ def test_shm_size(box):
     (("--tmp-size", "4m", "-v", "HERE:/tmpx"), ["/tmp 4096k", "/tmpx"]),
 ])
 def test_tmp_size(box, ws, options, want):
-    script = """while read -r _ path _ how _; do case $path in /tmp*) s=${how#*,size=}; [ "$s" = "$how" ] && s=; echo $path ${s%%,*};; esac; done </proc/mounts"""
+    script = """while read -r _ path _ how _; do
+        case $path in /tmp*) s=${how#*,size=}; [ "$s" = "$how" ] && s=; echo $path ${s%%,*};; esac
+    done </proc/mounts"""
     r = box(*[o.replace("HERE", str(ws)) for o in options], "sh", "-c", script)
     assert sorted(r.o.out.splitlines()) == want, r.o
 
