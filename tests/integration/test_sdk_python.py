@@ -8,7 +8,7 @@ import scenarios
 import sdk
 
 ALL = scenarios.load()
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 
 @pytest.fixture(scope="module")

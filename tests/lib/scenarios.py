@@ -158,7 +158,7 @@ class Run:
         try:
             got = await settled(call())
         except self.cloche.SandboxError as why:
-            assert type(why).__name__ == want["type"], f"{where}: {type(why).__name__}: {why}"
+            assert holds(want["type"], type(why).__name__), f"{where}: {type(why).__name__}: {why}"
             check({k: v for k, v in want.items() if k != "type" and k != "message"}, why, where)
             if "message" in want:
                 assert holds(want["message"], str(why)), f"{where}: {why}"
