@@ -8,6 +8,7 @@
 #   make check-style   sizes, layers, banned calls, docs     make test-long    the same on a fresh root file system
 #   make test-guest    the part that needs another kernel, in virtual machines
 #   make install PREFIX=/usr/local DESTDIR=                  make clean
+#   make packages             static programs, wheels, npm packages and tarballs for amd64 and arm64, in build/packages/dist
 #
 # What is missing is installed by tools/deps as root or through sudo; otherwise the command to run is printed.
 MESON ?= meson
@@ -23,7 +24,7 @@ ASAN_SUITE := $(subst halt_on_error=1 U,halt_on_error=1:handle_segv=0:handle_abo
 SAN := -Db_sanitize=address,undefined -Db_lundef=false
 
 .NOTPARALLEL:
-.PHONY: all demo test test-guest test-long unit unit-clang sanitize suite test-faults test-mutants check-style analyze fuzz bench install clean
+.PHONY: all demo test test-guest test-long unit unit-clang sanitize suite test-faults test-mutants check-style analyze fuzz bench install packages clean
 
 all: $(B)/build.ninja $(B)/image/build.ninja
 	@ninja -C $(B) --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
@@ -120,6 +121,11 @@ install: all
 	@$(B)/cloche completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cloche
 	@$(B)/cloche completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cloche.fish
 	@echo "installed $(DESTDIR)$(PREFIX)/bin/cloche and $(DESTDIR)$(PREFIX)/lib/cloche"
+
+# ARCHES=amd64 makes those of one.
+packages: all
+	@tools/deps packages
+	@tools/packages/make $(ARCHES)
 
 clean:
 	@rm -rf $(B)

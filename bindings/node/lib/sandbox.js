@@ -1,0 +1,187 @@
+"use strict";
+/* A sandbox: options and a workspace. Each call runs in a box of its own, which is thrown away; files of the workspace stay.
+ *
+ * No rule is here: options, paths and commands are judged by cloche serve. */
+const path = require("node:path");
+const { OptionError, Closed } = require("./errors.js");
+const { connect } = require("./client.js");
+const { camel, snake, camelKeys, plain, text, unicode } = require("./frames.js");
+const { list } = require("./result.js");
+const { Process, Task, only, fields, words, content, throwIfAborted } = require("./process.js");
+
+const CALL_OPTIONS = ["timeoutS", "env", "cwd", "stdin", "pty", "trackFiles", "onStdout", "onStderr", "signal"];
+const isObject = (value) => Object.prototype.toString.call(value) === "[object Object]";
+/* Relative to where this process is: cloche serve may be elsewhere. */
+const absolute = (file) => (typeof file === "string" ? path.resolve(file) : file);
+
+/* Options under their names in the protocol. */
+function translate(given) {
+	if (!isObject(given)) throw new OptionError("the options of a sandbox are an object");
+	const sent = {};
+	for (const [option, value] of Object.entries(given)) {
+		if (option === "onStdout" || option === "onStderr" || value === undefined) continue;
+		if (option !== camel(option)) throw new OptionError(`there is no option ${option}: write ${camel(option)}`, { option });
+		sent[snake(text(option, "options"))] = plain(value, option);
+	}
+	if (isObject(sent.rlimits)) sent.rlimits = Object.fromEntries(Object.entries(sent.rlimits).map(([k, v]) => [snake(k), v]));
+	if (sent.workspace) sent.workspace = absolute(sent.workspace);
+	return sent;
+}
+
+class Sandbox {
+	#options;
+	#sent;
+	#client = null;
+	#id = 0;
+	#opening = null;
+	#closing = null;
+	#about = {};
+
+	constructor(options = {}) {
+		this.#sent = translate(options);
+		this.#options = { ...options };
+	}
+	/* What opening it has found. */
+	get fault() { return this.#about.fault ?? null; }
+	get image() { return this.#about.image ?? null; }
+	get workspace() { return this.#about.workspace ?? null; }
+	get notes() { return this.#about.notes ?? []; }
+
+	/* Makes it ready; so does the first call of a method that needs it. */
+	async open({ signal } = {}) {
+		this.#opening ??= this.#open(signal).catch((e) => { this.#opening = null; throw e; });
+		await this.#opening;
+		return this;
+	}
+	async #open(signal) {
+		throwIfAborted(signal);
+		this.#client = await connect();
+		const task = new Task(this.#client, { signal });
+		await task.finish(task.begin("open", { options: this.#sent }), (done) => this.#is(done));
+	}
+	#is({ sandbox, ...about }) {
+		this.#id = sandbox;
+		this.#about = camelKeys(about);
+	}
+	/* All its boxes are ended, and what it had on the disk is removed; a workspace that was named stays. */
+	close() { return this.#closing ??= this.#close(); }
+	destroy() { return this.close(); }
+	[Symbol.asyncDispose ?? Symbol("Symbol.asyncDispose")]() { return this.close(); }
+	async #close() {
+		await this.#opening?.catch(() => {});
+		if (this.#id && !this.#client.dead) await this.#client.request("close", { sandbox: this.#id }).done;
+	}
+	async #ready(signal) {
+		throwIfAborted(signal);
+		if (this.#closing) throw new Closed("the sandbox is closed");
+		await this.open({ signal });
+		return this.#client;
+	}
+
+	async runCode(code, options = {}) {
+		const { language, ...rest } = only(options, [...CALL_OPTIONS, "language"], "runCode");
+		return this.#call("run_code", rest, { language }, Buffer.from(unicode(code, "code")));
+	}
+	async run(argv, options = {}) {
+		return this.#call("run", only(options, CALL_OPTIONS, "run"), {}, words(argv, "run"));
+	}
+	async #call(op, options, given, payload) {
+		const { onStdout = this.#options.onStdout, onStderr = this.#options.onStderr, stdin } = options;
+		if (stdin === true) throw new OptionError("stdin: what to send, not true: only start() gives somebody who writes later", { option: "stdin" });
+		const task = new Task(await this.#ready(options.signal), { ...options, onStdout, onStderr });
+		return task.finish(task.begin(op, { sandbox: this.#id, ...given }, { payload, feature: op, most: this.#most() }));
+	}
+	async start(argv, options = {}) {
+		const payload = words(argv, "start");
+		const task = new Task(await this.#ready(options.signal), only(options, [...CALL_OPTIONS, "stream"], "start"));
+		const done = task.begin("start", { sandbox: this.#id }, { payload, feature: "background" });
+		try {
+			await done;
+			throwIfAborted(options.signal);
+		} catch { await task.finish(done, () => null); }
+		task.feed();
+		return new Process(task, options.stdin, this.#most());
+	}
+	#most() { return 2 * (this.#about.maxOutputBytes ?? 0); }
+
+	async #ask(op, given, extra = { feature: "files" }) {
+		return (await this.#ready()).request(op, { sandbox: this.#id, ...fields(given) }, extra).done;
+	}
+	async writeFile(file, data, options = {}) {
+		await this.#ask("write_file", { path: file, ...only(options, ["mode"], "writeFile") }, { feature: "files", payload: content(data, "data") });
+	}
+	async readFile(file, options = {}) {
+		const given = only(options, ["offset", "length", "maxBytes"], "readFile"), parts = [];
+		const onEvent = (frame, bytes) => { if (frame.event === "data") parts.push(bytes); };
+		await this.#ask("read_file", { path: file, ...given }, { feature: "files", onEvent, most: Number(given.maxBytes) || 0 });
+		return new Uint8Array(Buffer.concat(parts));
+	}
+	async listFiles(directory = "", options = {}) {
+		const given = only(options, ["recursive"], "listFiles"), found = [];
+		const onEvent = (frame) => { if (frame.event === "files") found.push(...camelKeys(list(frame.files))); };
+		await this.#ask("list_files", { path: directory || null, ...given }, { feature: "files", onEvent });
+		return found;
+	}
+	async stat(file) { return camelKeys((await this.#ask("stat", { path: file })).file); }
+	async remove(file, options = {}) { await this.#ask("remove", { path: file, ...only(options, ["recursive"], "remove") }); }
+	async makeDir(file, options = {}) { await this.#ask("make_dir", { path: file, ...only(options, ["parents"], "makeDir") }); }
+	async rename(file, to, options = {}) { await this.#ask("rename", { path: file, to, ...only(options, ["replace"], "rename") }); }
+
+	async snapshot(file, options = {}) {
+		const given = { file: absolute(file), ...only(options, ["format"], "snapshot") };
+		const { size, files } = await this.#ask("snapshot", given, { feature: "snapshot" });
+		return { size, files };
+	}
+	async restore(file) {
+		const { files } = await this.#ask("restore", { file: absolute(file) }, { feature: "snapshot" });
+		return { files };
+	}
+	/* Another one with the same options and a copy of the workspace. */
+	async fork() {
+		const other = new Sandbox(this.#options), done = await this.#ask("fork", {}, { feature: "fork" });
+		other.#client = this.#client;
+		other.#is({ ...this.#about, workspace: null, ...done });
+		other.#opening = Promise.resolve();
+		return other;
+	}
+	async setup(command, options = {}) {
+		const given = only(options, ["timeoutS", "onStdout", "onStderr", "signal"], "setup");
+		const task = new Task(await this.#ready(given.signal), given);
+		const done = task.begin("setup", { sandbox: this.#id, command: text(command, "command") }, { feature: "setup" });
+		return task.finish(done, ({ layer, found, fault }) => camelKeys({ layer, found, fault }));
+	}
+	/* What the program says of it: its options as they hold, its image, its limits. */
+	async info() {
+		const { options, image, limits } = await this.#ask("info", {}, {});
+		const named = Object.entries(options ?? {}).map(([k, v]) => [camel(k), k === "rlimits" ? camelKeys(v) : v]);
+		return { options: Object.fromEntries(named), image: camelKeys(image), limits: camelKeys(limits) };
+	}
+}
+
+/* Closes a sandbox behind `work`, however that ends; what `work` throws is told before what closing does. */
+async function closing(sandbox, work) {
+	let result;
+	try {
+		result = await work(sandbox);
+	} catch (e) {
+		await sandbox.close().catch(() => {});
+		throw e;
+	}
+	await sandbox.close();
+	return result;
+}
+async function withSandbox(options, work) {
+	if (typeof options === "function") [options, work] = [{}, options];
+	if (typeof work !== "function") throw new OptionError("withSandbox: behind the options stands a function");
+	return closing(new Sandbox(options), async (sandbox) => work(await sandbox.open()));
+}
+/* One call in a sandbox of its own: the options of both. */
+async function once(method, what, options) {
+	const { language, stdin, pty, cwd, signal, ...rest } = options;
+	const call = { stdin, pty, cwd, signal, ...(method === "runCode" && { language }) };
+	return closing(new Sandbox(rest), (sandbox) => sandbox[method](what, call));
+}
+const runCode = (code, options = {}) => once("runCode", code, options);
+const run = (argv, options = {}) => once("run", argv, options);
+
+module.exports = { Sandbox, withSandbox, runCode, run };
