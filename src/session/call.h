@@ -22,13 +22,14 @@ struct stream {
 	int fd;
 	struct source src;
 	struct relay kept;
-	bool held;     /* not read for want of room */
+	bool held;     /* not read: the command does not run yet, or there is no room */
 	uint64_t left; /* after the end: what is still to be taken */
 };
 
 struct call {
 	struct session *s;
 	struct sandbox *sb;
+	struct spawner *spawner; /* that was given it, until the box is gone */
 	struct call *next_of_sandbox, *next_queued;
 	struct pending pending; /* of the request; after `start` was answered, its id as a call */
 	struct pending wait;
@@ -69,6 +70,7 @@ void call_cancel(struct call *c);
 void call_drop(struct call *c);
 
 /* call_io.c */
+/* Nothing is read before the call runs. fd is its own from then on. */
 int stream_open(struct stream *t, struct call *c, const char *name, int fd, uint64_t cap,
 		struct err *e);
 /* Reads no more than is there now. */
