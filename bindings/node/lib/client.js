@@ -142,7 +142,7 @@ class Client {
 	}
 	#frame(frame, payload) {
 		if (this.dead) return;
-		if (frame.event === "fatal") return this.#fail(errors.errorOf(frame.error, camel));
+		if (frame.event === "fatal" || (frame.event === "error" && frame.id === undefined)) return this.#fail(errors.errorOf(frame.error, camel));
 		if (typeof frame.event !== "string") throw new ProtocolError("a frame without an event");
 		if (frame.id === undefined) {
 			const call = this.#calls.get(frame.call);

@@ -19,16 +19,18 @@ class Result {
 }
 const bytes = (base64) => (base64 === undefined ? null : new Uint8Array(Buffer.from(base64, "base64")));
 
-const FIELDS = ["exit_code", "signal", "fault", "duration_ms", "truncated", "stdout_cut", "stderr_cut", "usage", "limits", "image", "events", "files_cut"];
+const FIELDS = ["exit_code", "signal", "fault", "duration_ms", "truncated", "stdout_cut", "stderr_cut", "usage", "image", "files_cut"];
+const TABLES = ["limits", "events"]; // whose rows have names of their own, such as a fault's `limit` tells
 
 class ExecutionResult {
 	constructor(outcome, { stdout, stderr, files, denied, notes }) {
 		this.stdout = string(stdout);
 		this.stderr = string(stderr);
 		for (const name of FIELDS) this[camel(name)] = camelKeys(outcome[name] ?? null);
+		for (const name of TABLES) this[name] = rows(outcome[name]);
 		this.files = files;
 		this.denied = denied;
-		this.runtimeNotes = notes;
+		this.notes = notes;
 		this.results = list(outcome.results ?? []).map((data) => new Result(data));
 		// The very bytes, for those who want them; not among what is printed.
 		Object.defineProperty(this, "stdoutBytes", { get: () => new Uint8Array(Buffer.concat(stdout)) });
@@ -38,11 +40,15 @@ class ExecutionResult {
 	get success() { return this.exitCode === 0 && this.fault === null; }
 	/* What the code wrote: nothing of cloche's is ever in stderr. */
 	get codeStderr() { return this.stderr; }
+	get runtimeNotes() { return this.notes; }
 	raiseForFault() {
 		if (this.fault !== null) throw new FaultError(this);
 		return this;
 	}
 }
+
+/* A table of limits or counters, its rows' names as they are. */
+const rows = (table) => table && Object.fromEntries(Object.entries(table).map(([name, row]) => [name, camelKeys(row)]));
 
 /* Gathers the events of a call. */
 class Kept {
@@ -65,4 +71,4 @@ function list(value) {
 	return value;
 }
 
-module.exports = { ExecutionResult, Result, Kept, list };
+module.exports = { ExecutionResult, Result, Kept, list, rows };

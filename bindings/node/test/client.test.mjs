@@ -31,7 +31,7 @@ test("options are sent under their names, and nothing else is", async () => {
 	assert.deepEqual(await sent({ memoryMb: 5, workspaceMaxBytes: null, image: undefined, onStdout: () => {} }), { memory_mb: 5, workspace_max_bytes: null });
 	assert.deepEqual(await sent({ env: { myKey: "a", __proto__: null }, tmpfs: { "/aB": "1m" }, rlimits: { openFiles: 5 } }),
 		{ env: { myKey: "a" }, tmpfs: { "/aB": "1m" }, rlimits: { open_files: 5 } });
-	assert.deepEqual(await echo(withSandbox((s) => s.run(["a", "", "ü\n"], { timeoutS: 1.5, env: { aB: "c" }, cwd: "/", pty: true, trackFiles: false, stdin: null }))),
+	assert.deepEqual(await echo(withSandbox((s) => s.run(["a", "", "ü\n"], { timeoutS: 1.5, env: { aB: "c" }, cwd: "/", pty: [24, 80], trackFiles: false, stdin: null }))),
 		{ sandbox: 4, timeout_s: 1.5, env: { aB: "c" }, cwd: "/", pty: { rows: 24, cols: 80 }, track_files: false, bytes: 7, argv: ["a", "", "ü\n"], n: 1 });
 });
 
@@ -85,7 +85,7 @@ test("a result has every field, and its accessors", async () => {
 	assert.deepEqual(r.files, [{ path: "a_b", change: "renamed", size: 1, from: "c_d" }]);
 	assert.deepEqual([r.runtimeNotes, r.denied[0].allowWith, r.exitCode, r.success, r.signal], [["n"], "-v", 137, false, null]);
 	assert.deepEqual(r.fault, { type: "oom", message: "m", filledBy: "tmpfs" });
-	assert.equal(r.limits.fileSize.rung, "rlimit");
+	assert.equal(r.limits.file_size.rung, "rlimit");
 	assert.deepEqual([r.results[0].text, [...r.results[0].png], r.results[0].html, r.results[0].formats()], ["t", [0, 1], null, ["text/plain", "image/png"]]);
 	assert.throws(() => r.raiseForFault(), (e) => e instanceof cloche.FaultError && e.fault === r.fault && e.result === r && e.message === "oom: m");
 	const good = await run(["a"]);
