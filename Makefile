@@ -8,6 +8,7 @@
 #   make check-style   sizes, layers, banned calls, docs     make test-long    the same on a fresh root file system
 #   make test-guest    the part that needs another kernel, in virtual machines
 #   make install PREFIX=/usr/local DESTDIR=                  make clean
+#   make packages             static programs, wheels, npm packages and tarballs for amd64 and arm64, in build/packages/dist
 #
 # What is missing is installed by tools/deps as root or through sudo; otherwise the command to run is printed.
 MESON ?= meson
@@ -23,18 +24,19 @@ ASAN_SUITE := $(subst halt_on_error=1 U,halt_on_error=1:handle_segv=0:handle_abo
 SAN := -Db_sanitize=address,undefined -Db_lundef=false
 
 .NOTPARALLEL:
-.PHONY: all demo test test-guest test-long unit unit-clang sanitize suite test-faults test-mutants check-style analyze fuzz bench install clean
+.PHONY: all demo test test-guest test-long unit unit-clang sanitize suite test-faults test-mutants check-style analyze fuzz bench install packages clean
 
 all: $(B)/build.ninja $(B)/image/build.ninja
 	@ninja -C $(B) --quiet >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
 	@ln -f $(B)/src/prog/cloche $(B)/cloche
-	@ninja -C $(B)/image --quiet src/prog/cloche-image >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
+	@ninja -C $(B)/image --quiet src/prog/cloche-image src/prog/cloche-serve >$(B)/ninja.log 2>&1 || { cat $(B)/ninja.log; exit 1; }
 	@ln -f $(B)/image/src/prog/cloche-image $(B)/cloche-image
+	@ln -f $(B)/image/src/prog/cloche-serve $(B)/cloche-serve
 $(B)/build.ninja:
 	@tools/deps build
 	@native='--native-file tools/musl.ini'; case "$$(gcc -dumpmachine)" in *musl*) native=-Dmusl=true ;; esac; \
 		$(SETUP) $$native $(B) >$(B).log 2>&1 || { cat $(B).log; exit 1; }; rm -f $(B).log
-# cloche-image stands on the host's libraries.
+# cloche-image and cloche-serve stand on the host's libraries.
 $(B)/image/build.ninja:
 	@tools/deps build
 	@mkdir -p $(B) && $(SETUP) $(B)/image >$(B)/image.log 2>&1 || { cat $(B)/image.log; exit 1; }; rm -f $(B)/image.log
@@ -113,12 +115,17 @@ install: all
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	@install -m 755 $(B)/cloche $(DESTDIR)$(PREFIX)/bin/cloche
 	@install -d $(DESTDIR)$(PREFIX)/lib/cloche
-	@install -m 755 $(B)/cloche-image $(DESTDIR)$(PREFIX)/lib/cloche/cloche-image
+	@install -m 755 $(B)/cloche-image $(B)/cloche-serve $(DESTDIR)$(PREFIX)/lib/cloche
 	@$(B)/cloche man >$(DESTDIR)$(PREFIX)/share/man/man1/cloche.1
 	@$(B)/cloche completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/cloche
 	@$(B)/cloche completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cloche
 	@$(B)/cloche completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cloche.fish
-	@echo "installed $(DESTDIR)$(PREFIX)/bin/cloche and $(DESTDIR)$(PREFIX)/lib/cloche/cloche-image"
+	@echo "installed $(DESTDIR)$(PREFIX)/bin/cloche and $(DESTDIR)$(PREFIX)/lib/cloche"
+
+# ARCHES=amd64 makes those of one.
+packages: all
+	@tools/deps packages
+	@tools/packages/make $(ARCHES)
 
 clean:
 	@rm -rf $(B)

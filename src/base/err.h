@@ -11,13 +11,18 @@
 
 enum err_kind {
 	ERR_NONE,
-	ERR_USAGE,   /* the caller's words are wrong: exit code 2 */
-	ERR_REFUSED, /* a rule of ours forbids it; the message names rule and option */
-	ERR_MISSING, /* the host lacks something; the message names it and the fix */
-	ERR_SYS,     /* a system call failed; `num` holds errno */
+	ERR_USAGE,     /* the caller's words are wrong: exit code 2 */
+	ERR_REFUSED,   /* a rule of ours forbids it; the message names rule and option */
+	ERR_MISSING,   /* the host lacks something; the message names it and the fix */
+	ERR_SYS,       /* a system call failed; `num` holds errno */
 	ERR_NAMESPACE, /* the kernel refused a namespace or what is done in one; `num` holds errno,
 			  `msg` names the step, and the parent says why (box/userns_why.h) */
-	ERR_EXEC,    /* the box's command could not be executed; `num` holds errno */
+	ERR_EXEC,      /* the box's command could not be executed; `num` holds errno */
+	/* What a file of a workspace is not (session/workspace.h); `num` is 0. */
+	ERR_PATH,      /* the path leaves it, passes a link, or names what is of the wrong kind */
+	ERR_NOT_FOUND, /* nothing is there */
+	ERR_EXISTS,    /* something is there already */
+	ERR_TOO_LARGE, /* more than may be read or listed */
 	ERR_KIND_N
 };
 
@@ -47,8 +52,8 @@ struct err {
 /* Fills *e from a format and returns -1. */
 int err_set(struct err *e, enum err_kind kind, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* As err_set with ERR_SYS and the current errno, whose text is appended after ": ", and after it how
- * to mend it where errno alone tells. Returns -1. */
+/* As err_set with ERR_SYS and the current errno, whose text is appended after ": ", and after it
+ * how to mend it where errno alone tells. Returns -1. */
 int err_sys(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* As err_sys, after a process or thread could not be started: says which limits may be the cause.
  * Returns -1. */

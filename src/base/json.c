@@ -169,7 +169,7 @@ void json_str(struct json *j, const char *s)
 	if (s)
 		json_bytes(j, s, strlen(s));
 	else
-		json_null(j);
+		json_nil(j);
 }
 
 void json_b64(struct json *j, const void *data, size_t n)
@@ -206,7 +206,7 @@ void json_u64(struct json *j, uint64_t v)
 	char text[24];
 
 	if (v == UINT64_MAX) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
@@ -227,7 +227,7 @@ void json_num(struct json *j, double v)
 	size_t n;
 
 	if (!isfinite(v)) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	n = (size_t)snprintf(text, sizeof(text), "%.3f", v);
@@ -244,7 +244,7 @@ void json_bool(struct json *j, bool v)
 	value_text(j, v ? "true" : "false");
 }
 
-void json_null(struct json *j)
+void json_nil(struct json *j)
 {
 	value_text(j, "null");
 }

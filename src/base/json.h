@@ -38,7 +38,7 @@ void json_u64(struct json *j, uint64_t v); /* UINT64_MAX gives null: unknown is 
 void json_i64(struct json *j, int64_t v);
 void json_num(struct json *j, double v); /* at most three decimals; what is not finite gives null */
 void json_bool(struct json *j, bool v);
-void json_null(struct json *j);
+void json_nil(struct json *j);
 /* Shorthands: key and value. */
 void json_kstr(struct json *j, const char *key, const char *s);
 void json_ku64(struct json *j, const char *key, uint64_t v);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -314,8 +315,8 @@ static int init_start(struct init *in, struct err *e)
 		err_sys(e, "watch for children");
 		return err_at(e, STAGE_COMMAND);
 	}
-	if (command_spawn(a->spec, in->tty_slave >= 0 ? tty : a->stdio, in->tty_slave >= 0,
-			  a->held, &in->command, e) < 0)
+	if (command_spawn(a->spec, in->tty_slave >= 0 ? tty : a->stdio, in->tty_slave >= 0, a->held,
+			  &in->command, e) < 0)
 		return -1;
 	mark(in, MARK_STARTED);
 	in->msg.kind = INIT_STARTED;
@@ -353,6 +354,48 @@ static bool init_reap(struct init *in, int flags)
 	return ended;
 }
 
+/* To who listens on the box's own loopback, for a caller who is in another network. Nothing is
+ * waited for: a server with a full backlog answers by and by, and the caller sees it. */
+static int loopback_connect(uint16_t port)
+{
+	const struct sockaddr_in four = { .sin_family = AF_INET,
+					  .sin_port = htons(port),
+					  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct sockaddr_in6 six = { .sin6_family = AF_INET6,
+					  .sin6_port = htons(port),
+					  .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	const struct {
+		const void *to;
+		socklen_t len;
+		int family;
+	} ways[] = { { &four, sizeof(four), AF_INET }, { &six, sizeof(six), AF_INET6 } };
+	int num = 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		int fd = socket(ways[i].family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+		if (fd >= 0 && (connect(fd, ways[i].to, ways[i].len) == 0 || errno == EINPROGRESS))
+			return fd;
+		if (i == 0)
+			num = errno;
+		if (fd >= 0)
+			close(fd);
+	}
+	errno = num;
+	return -1;
+}
+
+static void init_connect(struct init *in, const struct init_order *o)
+{
+	struct init_msg m = { .kind = INIT_CONNECTED, .tag = o->tag };
+	int fd = loopback_connect(o->port);
+
+	m.num = fd < 0 ? errno : 0;
+	(void)fd_send(in->a->order, &m, sizeof(m), &fd, fd >= 0);
+	if (fd >= 0)
+		close(fd);
+}
+
 static void init_obey(struct init *in)
 {
 	struct init_order o;
@@ -362,6 +405,8 @@ static void init_obey(struct init *in)
 		_exit(1);
 	if (n == sizeof(o) && o.kind == ORDER_SIGNAL && o.sig > 0 && o.sig < NSIG)
 		kill(-in->command, o.sig);
+	if (n == sizeof(o) && o.kind == ORDER_CONNECT)
+		init_connect(in, &o);
 }
 
 static void init_loop(struct init *in)

@@ -40,10 +40,11 @@ uint64_t box_now(void); /* CLOCK_MONOTONIC in ns */
 void box_kill(int pidfd, int order);
 
 enum init_msg_kind {
-	INIT_ALIVE,   /* init has a cpu */
-	INIT_FAILED,  /* err: the box never ran */
-	INIT_STARTED, /* with the listener, and the terminal's master when one was asked for */
-	INIT_ENDED,   /* the command ended; everything else in the box is gone */
+	INIT_ALIVE,	/* init has a cpu */
+	INIT_FAILED,	/* err: the box never ran */
+	INIT_STARTED,	/* with the listener, and the terminal's master when one was asked for */
+	INIT_ENDED,	/* the command ended; everything else in the box is gone */
+	INIT_CONNECTED, /* with a socket, or `num` says why there is none */
 };
 
 struct init_msg {
@@ -53,6 +54,8 @@ struct init_msg {
 	int status;	  /* ENDED: as wait(2) gives it */
 	int landlock_abi; /* STARTED */
 	unsigned binds;	  /* STARTED: read-only directories shown by bind */
+	int num;	  /* CONNECTED: errno */
+	uint64_t tag;	  /* CONNECTED: of its order */
 	bool left;	  /* ENDED: init stands in no group any more, which may be removed */
 	uint64_t user_us, sys_us, maxrss_bytes, in_bytes,
 		out_bytes; /* ENDED: of all that was reaped */
@@ -60,13 +63,16 @@ struct init_msg {
 };
 
 enum init_order_kind {
-	ORDER_IDS,    /* the ids of a range are mapped */
-	ORDER_GO,     /* limits stand; with the groups to enter */
-	ORDER_SIGNAL, /* while the command runs */
+	ORDER_IDS,     /* the ids of a range are mapped */
+	ORDER_GO,      /* limits stand; with the groups to enter */
+	ORDER_SIGNAL,  /* while the command runs */
+	ORDER_CONNECT, /* to a port of the box's loopback */
 };
 struct init_order {
 	enum init_order_kind kind;
 	int sig;       /* SIGNAL: to the command's process group */
+	uint16_t port; /* CONNECT */
+	uint64_t tag;
 	unsigned held; /* GO: limits that a cgroup holds, as limits.h has them */
 	size_t enter;  /* GO: how many of its descriptors are for limits_enter; the rest for
 			  limits_leave */

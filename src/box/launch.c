@@ -24,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,10 +76,14 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 		return err_sys(e, "make the box's socket");
 	b->order = pair[0];
 	b->args.order = pair[1];
-	for (int i = 0; i < 3; i++)
-		b->args.stdio[i] = -1;
 	if (s->tty)
 		return 0;
+	if (io->direct) {
+		b->args.stdio[0] = io->in;
+		b->args.stdio[1] = io->out;
+		b->args.stdio[2] = io->err;
+		return 0;
+	}
 	for (int i = 1; i < 3; i++) {
 		if (fd_pipe(&from, &b->args.stdio[i]) < 0)
 			return err_sys(e, "make a pipe");
@@ -94,6 +99,18 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 		b->relays[0].keep_from = b->relays[0].own_to = true;
 	}
 	return 0;
+}
+
+/* A pipe of root's could not be opened by its name (/dev/stdout) in the box. */
+static void give_pipes(const struct live *b)
+{
+	const struct box_spec *s = b->spec;
+	struct stat st;
+
+	for (int i = 0; i < 3 && b->args.root_caller; i++)
+		if (b->args.stdio[i] >= 0 && fstat(b->args.stdio[i], &st) == 0 &&
+		    S_ISFIFO(st.st_mode))
+			(void)!fchown(b->args.stdio[i], s->outer_uid, s->outer_gid);
 }
 
 /* While init builds: descriptors of our own for what the caller lent us. */
@@ -352,12 +369,13 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 		return -1;
 	if (open_pipes(b, io, e) < 0)
 		return err_at(e, STAGE_COMMAND);
+	give_pipes(b);
 	b->args.plan = &b->plan;
 	b->args.spec = b->spec;
 	b->args.title = io->title;
 	b->args.title_len = io->title_len;
 	if (b->spec->tty)
-		b->args.winsize = terminal_size(io->in, io->out);
+		b->args.winsize = io->size.ws_row ? io->size : terminal_size(io->in, io->out);
 	b->out->marks[MARK_PLANNED] = box_now();
 	if (limits_place(&b->limits, &b->spec->limits, e) < 0)
 		return -1;
@@ -378,7 +396,8 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 	for (unsigned i = 0; i < b->plan.n_sources; i++)
 		fd_close(&b->plan.sources[i].fd);
 	r = go(b, e);
-	b->limits.kills_only = !io->capture; /* what is streamed is told without its usage */
+	b->limits.kills_only =
+		!io->capture && !io->owner; /* what is streamed is told without its usage */
 	own_streams(b);
 	return r;
 }
@@ -389,6 +408,8 @@ static void finish(struct live *b)
 	for (int i = 0; i < 3; i++)
 		relay_close(&b->relays[i]);
 	terminal_restore(&b->terminal);
+	for (int i = 0; i < 3; i++)
+		fd_close(&b->args.stdio[i]);
 	idmap_reap();
 	fd_close(&b->signals);
 	if (b->placed)
@@ -413,6 +434,9 @@ int box_run(const struct box_spec *spec, const struct box_io *io, struct box_out
 	b.spec = spec; /* the rest is zero already; to zero it again would touch every page of it */
 	b.out = ret;
 	b.order = b.pidfd = b.signals = b.cwd = b.skeleton = -1;
+	b.args.stdio[0] = b.args.stdio[1] = b.args.stdio[2] = -1;
+	b.owner = io->owner;
+	b.owner_fd = io->owner ? io->owner->fd : -1;
 	for (int i = 0; i < 3; i++)
 		relay_init(&b.relays[i], -1, -1);
 	b.args.root_caller = geteuid() != spec->outer_uid;

@@ -9,13 +9,18 @@
 
 #include "base/err.h"
 #include "box/outcome.h"
+#include "box/owner.h"
 #include "box/plan.h"
 #include "box/spec.h"
 
 struct box_io {
-	int in, out, err; /* the caller's, borrowed; in is -1 unless spec->interactive */
-	bool capture;	  /* keep stdout and stderr in the outcome instead of writing them */
-	char *title;	  /* see init_args */
+	int in, out, err;    /* the caller's, borrowed; in is -1 unless spec->interactive */
+	bool capture;	     /* keep stdout and stderr in the outcome instead of writing them */
+	bool direct;	     /* they become the command's own (in: -1 for an empty one), and box_run
+				closes them; not with a terminal */
+	struct winsize size; /* of the box's terminal, when the caller has none to ask */
+	struct box_owner *owner; /* NULL: none but the signals of this process */
+	char *title;		 /* see init_args */
 	size_t title_len;
 };
 

@@ -25,7 +25,7 @@
 #define BACKGROUND_MS 250
 #define FLUSH_NS (1000000000ULL)
 
-enum { P_ORDER, P_SIGNALS, P_LIMITS, P_STREAMS, P_N = P_STREAMS + 6 };
+enum { P_ORDER, P_SIGNALS, P_LIMITS, P_OWNER, P_STREAMS, P_N = P_STREAMS + 6 };
 
 void monitor_block_signals(struct live *b)
 {
@@ -48,7 +48,7 @@ void monitor_block_signals(struct live *b)
 	       SIG_DFL); /* a caller may have it ignored, and then no child leaves a status */
 }
 
-static void kill_box(struct live *b)
+void monitor_kill(struct live *b)
 {
 	if (b->pidfd >= 0)
 		box_kill(b->pidfd, b->order);
@@ -56,11 +56,14 @@ static void kill_box(struct live *b)
 		limits_kill(&b->limits);
 }
 
+void monitor_order(struct live *b, const struct init_order *o)
+{
+	(void)fd_send(b->order, o, sizeof(*o), NULL, 0);
+}
+
 static void send_signal(struct live *b, int sig)
 {
-	struct init_order o = { .kind = ORDER_SIGNAL, .sig = sig };
-
-	(void)fd_send(b->order, &o, sizeof(o), NULL, 0);
+	monitor_order(b, &(struct init_order){ .kind = ORDER_SIGNAL, .sig = sig });
 }
 
 /* Waits for init's end, so that its accounts are whole and its cgroup is empty. */
@@ -90,7 +93,7 @@ void monitor_failed(struct live *b, const struct err *why)
 
 	b->failed = true;
 	b->why = *why;
-	kill_box(b);
+	monitor_kill(b);
 	reap(b);
 	/* When init had failed by itself, its own account is the cause and ours only followed from
 	 * it. */
@@ -195,6 +198,8 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	}
 	if (b->stop_due)
 		on_stop(b);
+	if (b->owner)
+		b->owner->started(b->owner);
 }
 
 static void take_marks(struct live *b, const struct init_msg *m)
@@ -218,7 +223,7 @@ static bool on_order(struct live *b, const struct box_io *io)
 	if (r < 0 && (errno == ENOMEM || errno == ENOBUFS))
 		return false; /* it is still there to be read */
 	if (r != sizeof(m)) {
-		kill_box(b); /* who hung up is at its end: nothing is waited for in vain */
+		monitor_kill(b); /* who hung up is at its end: nothing is waited for in vain */
 		reap(b);
 		return true;
 	}
@@ -227,6 +232,9 @@ static bool on_order(struct live *b, const struct box_io *io)
 		on_started(b, &m, fds, n, io);
 		return b->failed;
 	case INIT_ALIVE:
+		return false;
+	case INIT_CONNECTED:
+		monitor_connected(b, &m, fds, n);
 		return false;
 	case INIT_FAILED:
 		b->failed = true;
@@ -294,7 +302,7 @@ static void on_signal(struct live *b)
 			send_signal(b, sig);
 		} else {
 			b->cancelled = true;
-			kill_box(b);
+			monitor_kill(b);
 		}
 	}
 }
@@ -330,7 +338,7 @@ static int on_time(struct live *b)
 			due = kill_due;
 	}
 	if (now >= due) {
-		kill_box(b);
+		monitor_kill(b);
 		return wait;
 	}
 	due = (due - now) / 1000000 + 1;
@@ -369,6 +377,7 @@ static void poll_set(struct live *b, struct pollfd p[P_N])
 	p[P_SIGNALS] = (struct pollfd){ .fd = b->signals, .events = POLLIN };
 	p[P_LIMITS] = (struct pollfd){ .fd = b->started ? b->limits.event_fd : -1,
 				       .events = b->limits.event_mask };
+	p[P_OWNER] = (struct pollfd){ .fd = b->owner_fd, .events = POLLIN };
 	for (int i = 0; i < 3; i++)
 		relay_poll(&b->relays[i], &p[P_STREAMS + 2 * i]);
 }
@@ -400,7 +409,7 @@ static void check_limits(struct live *b)
 		return;
 	b->hit = limits_check(&b->limits);
 	if (b->hit != LIMIT_HIT_NONE)
-		kill_box(b);
+		monitor_kill(b);
 }
 
 /* False when there is no use in waiting. Without memory for a moment, what there is to see waits.
@@ -425,9 +434,11 @@ static void run_box(struct live *b, const struct box_io *io)
 		poll_set(b, p);
 		wait = spare_terminal(b, p, end_of_input(b, wait));
 		if (!wait_ready(p, wait))
-			kill_box(b);
+			monitor_kill(b);
 		if (p[P_SIGNALS].revents)
 			on_signal(b);
+		if (p[P_OWNER].revents)
+			monitor_obey(b);
 		if (p[P_LIMITS].revents || limits_period_ms(&b->limits) >= 0)
 			check_limits(b);
 		move_streams(b, &p[P_STREAMS]);
@@ -464,6 +475,8 @@ static void flush(struct live *b)
 		while (read(b->signals, &si, sizeof(si)) == sizeof(si))
 			if (!on_job_signal(b, (int)si.ssi_signo)) /* the caller has had enough */
 				return;
+		if (p[P_OWNER].revents && (monitor_obey(b), b->owner_fd < 0))
+			return;
 		move_streams(b, &p[P_STREAMS]);
 	}
 }
@@ -485,7 +498,8 @@ static void judge_usage(struct live *b)
 		limits_usage(&b->limits, u);
 		memcpy(b->out->limits, b->limits.state, sizeof(b->limits.state));
 		snprintf(b->out->note, sizeof(b->out->note), "%s", b->limits.note);
-		if (!b->relays[1].store) /* streamed: nothing is kept, nothing is cut */
+		if (!b->relays[1].store &&
+		    !b->owner) /* streamed: nothing is kept, nothing is cut */
 			b->out->limits[LIMIT_OUTPUT] =
 				(struct limit_state){ BOX_LIMIT_NONE, BOX_LIMIT_NONE, "none",
 						      false };
@@ -516,6 +530,7 @@ void monitor_judge(struct live *b)
 				  .start_deadline = b->start_deadline,
 				  .deadline = b->deadline,
 				  .cancelled = b->cancelled,
+				  .killed = b->killed,
 				  .hit = b->hit };
 
 	if (b->limits_open &&

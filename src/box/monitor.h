@@ -22,7 +22,9 @@ struct live {
 	struct relay
 		relays[3]; /* stdin, stdout, stderr; with a terminal: [0] into it, [1] out of it */
 	struct terminal terminal;
-	pid_t pid; /* init */
+	struct box_owner *owner;
+	int owner_fd; /* -1: none, or it has nothing more to say */
+	pid_t pid;    /* init */
 	int pidfd, order, signals;
 	int skeleton, cwd; /* what the child stood in, with its lock; the caller's own working
 			      directory meanwhile */
@@ -32,6 +34,7 @@ struct live {
 	bool born;     /* init stands in a group that it can't leave */
 	bool reaps;    /* init must be waited for: nobody else would */
 	bool stop_due; /* Ctrl-Z came before there was a command */
+	bool killed;   /* the owner sent the command a SIGKILL */
 	bool failed, started, ended, gone, start_deadline, deadline, cancelled, termed;
 	int status, forwarded;
 	enum limit_hit hit;
@@ -41,6 +44,13 @@ struct live {
 
 /* Blocks what the loop will read from a descriptor, before anything is cloned. */
 void monitor_block_signals(struct live *b);
+/* Ends all that is in it. */
+void monitor_kill(struct live *b);
+/* Sends init an order. */
+void monitor_order(struct live *b, const struct init_order *o);
+/* An order of the owner's has come, or its hang-up (owner.c); and init's answer to one. */
+void monitor_obey(struct live *b);
+void monitor_connected(struct live *b, const struct init_msg *m, const int *fds, size_t n);
 /* The box could not be started: ends whatever stands. */
 void monitor_failed(struct live *b, const struct err *why);
 /* Runs until the box is gone and its output is delivered. */

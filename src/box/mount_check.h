@@ -53,6 +53,10 @@ int mount_parse_tmpfs(struct mount_check *c, const char *text, struct box_mount 
 int mount_parse_workspace(struct mount_check *c, const char *dir, struct box_mount *ret,
 			  struct err *e);
 
+/* The directory of --workspace as mount_check_all judges it, for who works with its files from
+ * outside; *ret is for mount_open_checked. */
+int mount_check_workspace(struct mount_check *c, const char *dir, struct box_mount *ret,
+			  struct err *e);
 /* Judges and completes spec->mounts (needs root, limits.memory and profile of the spec), and sorts
  * them with the shallowest target first, so that the order of options changes nothing. Refusals are
  * ERR_REFUSED and name rule and option; the stage is `workspace` or `mount`. On failure

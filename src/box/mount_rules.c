@@ -459,10 +459,37 @@ static const struct mount_rule *through_aliases(const struct mount_rules_ctx *c,
 	return NULL;
 }
 
+/* A session's temporary workspace, RUNTIME/owner-.../workspace-N: the one thing of cloche's own
+ * that is made for boxes. */
+static bool is_temporary(const struct mount_rules_ctx *c, const char *path)
+{
+	static const char owner[] = "/owner-", name[] = "/workspace-";
+	const char *last = strrchr(path, '/'), *at;
+
+	if (!last || strncmp(last, name, sizeof(name) - 1) != 0 ||
+	    strspn(last + sizeof(name) - 1, "0123456789") != strlen(last + sizeof(name) - 1))
+		return false;
+	for (at = last; at > path && at[-1] != '/'; at--)
+		;
+	if (at == path || strncmp(at - 1, owner, sizeof(owner) - 1) != 0)
+		return false;
+	for (size_t i = 0; i < c->n_places; i++) {
+		size_t n = strlen(c->places[i].path);
+
+		if (strcmp(c->places[i].name, PLACE_STATE) != 0 ||
+		    strncmp(path, c->places[i].path, n) != 0)
+			continue;
+		if (path + n == at - 1 ||
+		    (path + n + strlen("/runtime") == at - 1 && !strncmp(path + n, "/runtime", 8)))
+			return true;
+	}
+	return false;
+}
+
 const struct mount_rule *mount_rules_path(const struct mount_rules_ctx *c, const char *path,
 					  bool rw)
 {
-	const struct mount_rule *r = first_match(c, path, rw, false);
+	const struct mount_rule *r = is_temporary(c, path) ? NULL : first_match(c, path, rw, false);
 
 	return r || !c->n_aliases ? r : through_aliases(c, path, -1, rw);
 }

@@ -64,6 +64,15 @@ static void fault_set(struct box_outcome *o, enum box_fault f)
 	o->exit_code = faults[f].code;
 }
 
+void outcome_refused(struct box_outcome *o, const struct err *why)
+{
+	memset(o, 0, sizeof(*o));
+	memset(&o->usage, 0xff, sizeof(o->usage));
+	o->usage.filled_by[0] = '\0';
+	o->err = *why;
+	fault_set(o, FAULT_STARTUP_FAILED);
+}
+
 static void judge_exec(const struct box_spec *spec, const struct err *why, struct box_outcome *o)
 {
 	bool missing = why->num == ENOENT || why->num == ENOTDIR;
@@ -114,7 +123,7 @@ static void judge_end(const struct box_evidence *v, struct box_outcome *o)
 	}
 	o->signal = WTERMSIG(v->status);
 	o->exit_code = 128 + o->signal;
-	if (o->signal == SIGKILL) {
+	if (o->signal == SIGKILL && !v->killed) {
 		err_set(&o->err, ERR_SYS,
 			"the command was ended by a SIGKILL that cloche did not send");
 		fault_set(o, FAULT_KILLED);

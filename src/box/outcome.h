@@ -63,6 +63,8 @@ struct box_outcome {
 /* The code that `cloche run` exits with. */
 int outcome_code(const struct box_outcome *o);
 void outcome_free(struct box_outcome *o);
+/* The outcome of what never came to a box. */
+void outcome_refused(struct box_outcome *o, const struct err *why);
 
 /* The recorded call that ended the box, or NULL. */
 const struct box_denied *outcome_escape(const struct box_outcome *o);
@@ -77,6 +79,7 @@ struct box_evidence {
 	bool deadline;	     /* cloche ended it at its deadline */
 	bool cancelled; /* cloche ended it because the caller asked twice, or the command died of
 			   the forwarded signal */
+	bool killed;	/* the caller sent the command a SIGKILL */
 	enum limit_hit hit;		 /* a limit that cloche saw hit and ended the box for */
 	uint64_t oom_kills;		 /* of the box's own cgroup; UINT64_MAX unknown */
 	const struct box_denied *escape; /* the refused escape call that ended it */

@@ -195,6 +195,21 @@ static void plan_dev(struct plan *p, const struct box_spec *spec)
 	}
 }
 
+/* In memory whatever the root is. */
+static void plan_code(struct plan *p, const struct box_spec *spec)
+{
+	struct op *op;
+
+	if (!spec->code)
+		return;
+	plan_op(p, OP_DIR, "dev/cloche")->mode = 0700;
+	plan_tmpfs(p, "dev/cloche", (spec->code_len | 4095) + 1, 0700, false);
+	op = plan_op(p, OP_FILE, BOX_CODE);
+	op->text = spec->code;
+	op->len = (uint32_t)spec->code_len;
+	op->mode = 0400;
+}
+
 static int plan_proc(struct plan *p, const struct box_spec *spec, struct err *e)
 {
 	struct box_view views[BOX_VIEWS_MAX];
@@ -343,6 +358,7 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	for (size_t i = 0; i < spec->root.n_entries; i++)
 		plan_root_entry(p, &spec->root.entries[i]);
 	plan_dev(p, spec);
+	plan_code(p, spec);
 	if (plan_proc(p, spec, e) < 0)
 		return err_at(e, STAGE_MOUNT);
 	plan_cgroup(p, spec);

@@ -74,7 +74,7 @@ unsigned relay_poll(const struct relay *r, struct pollfd p[2])
 	return 2;
 }
 
-static void relay_store(struct relay *r, const char *data, size_t n)
+void relay_store(struct relay *r, const char *data, size_t n)
 {
 	uint64_t half = r->cap / 2, ring = r->cap - half;
 

@@ -39,6 +39,8 @@ void relay_init(struct relay *r, int from, int to);
 int relay_reopen(int fd, int flags, bool *ret_own);
 /* Captures instead of writing; `cap` bytes at most are kept. */
 int relay_capture(struct relay *r, uint64_t cap, struct err *e);
+/* Captures what was read by somebody else. */
+void relay_store(struct relay *r, const char *data, size_t n);
 /* Fills up to two pollfds (events 0 and fd -1 when not waiting); returns how many. */
 unsigned relay_poll(const struct relay *r, struct pollfd p[2]);
 /* Moves what can be moved, by the revents of the two pollfds. */

@@ -34,6 +34,7 @@ struct box_mount {
 	const char *said; /* the option's value as it was given */
 	bool workspace;	  /* --workspace: rw directory with the id rules of BOX.md */
 	bool git;	  /* --git: `src` has no links, else it is refused */
+	bool yields;	  /* --tmp-size: left out where another mount is at, below or above it */
 	uint64_t size;	  /* tmpfs */
 	uint64_t dev, ino;
 	uid_t owner; /* of src; decides the id-mapped mount of a root caller */
@@ -76,6 +77,10 @@ struct box_limits {
 	bool supervised; /* caller chose the supervised rung */
 };
 
+/* In /dev, which no mount of a caller's can cover. */
+#define BOX_CODE "dev/cloche/code"
+#define BOX_CODE_MAX (64u << 20)
+
 /* What a set-up box writes is kept, in a directory of the caller's that holds these two: the upper
  * side of its root, and the overlay's own work directory. */
 #define BOX_DRAFT_UPPER "tree"
@@ -101,6 +106,8 @@ struct box_spec {
 	bool make_cwd;	      /* the root may lack it: made */
 	char *const *volumes; /* NULL-terminated, absolute: the image's places for data, made where
 				 missing and writable whatever the root is; NULL for none */
+	const char *code; /* a file of the box's own memory, BOX_CODE, holds these bytes; or NULL */
+	size_t code_len;
 	int stop_signal; /* what is sent at the deadline when kill_after_us is set; 0: SIGTERM */
 	const char *home;
 	const char *hostname; /* "cloche" */

@@ -133,7 +133,7 @@ static void print_json(const struct doctor_ask *ask, const struct doctor_result 
 		if (r->fix[0])
 			json_bytes(&j, r->fix, strlen(r->fix));
 		else
-			json_null(&j);
+			json_nil(&j);
 		json_obj_end(&j);
 	}
 	json_arr_end(&j);

@@ -37,7 +37,7 @@ static void words(struct json *j, const char *key, const struct img_words *w)
 {
 	json_key(j, key);
 	if (!w->v) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_arr(j);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/image_program.h"
+#include "cli/program.h"
 #include "cli/verbs.h"
 
 enum load_opt { LOAD_NAME, LOAD_PLATFORM, LOAD_QUIET, LOAD_JSON };
@@ -100,7 +100,7 @@ static int run_load(int argc, char **argv)
 	struct load_options o;
 	int rc = load_parse(argc, argv, &o);
 
-	return rc >= 0 ? rc : image_program_become(argv);
+	return rc >= 0 ? rc : program_become(PROGRAM_IMAGE, argv);
 }
 
 static int run_import(int argc, char **argv)
@@ -108,7 +108,7 @@ static int run_import(int argc, char **argv)
 	struct load_options o;
 	int rc = import_parse(argc, argv, &o);
 
-	return rc >= 0 ? rc : image_program_become(argv);
+	return rc >= 0 ? rc : program_become(PROGRAM_IMAGE, argv);
 }
 
 #define PLATFORM(what)                                                                             \

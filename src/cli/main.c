@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "cli/spawn.h"
 #include "cli/verbs.h"
 
 #define VERBS_MAX 64
@@ -16,7 +17,7 @@ const struct opt_verb *cli_find(const char *name)
 	for (size_t i = 0; i < cli_n_verbs; i++)
 		if (strcmp(cli_verbs[i]->name, name) == 0)
 			return cli_verbs[i];
-	return NULL;
+	return strcmp(name, cli_spawn_verb.name) == 0 ? &cli_spawn_verb : NULL;
 }
 
 int cli_fail(const char *verb, const struct err *e)

@@ -43,7 +43,7 @@ static void json_cut(struct json *j, const char *name, const struct box_stream *
 {
 	json_key(j, name);
 	if (!s->cut) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_obj(j);
@@ -60,7 +60,7 @@ static void json_fault(struct json *j, const struct box_outcome *o)
 
 	json_key(j, "fault");
 	if (o->fault == FAULT_NONE) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_obj(j);
@@ -83,7 +83,7 @@ static void json_fault(struct json *j, const struct box_outcome *o)
 	json_obj_end(j);
 }
 
-static void json_usage(struct json *j, const struct box_outcome *o)
+static void json_usage(struct json *j, const struct box_outcome *o, uint64_t queued_us)
 {
 	const struct limit_usage *u = &o->usage;
 	bool ran = o->start_us > 0;
@@ -98,7 +98,7 @@ static void json_usage(struct json *j, const struct box_outcome *o)
 	json_ku64(j, "written_bytes", u->written_bytes);
 	json_ku64(j, "wall_us", ran ? o->wall_us : UINT64_MAX);
 	json_ku64(j, "start_us", ran ? o->start_us : UINT64_MAX);
-	json_ku64(j, "queued_us", 0);
+	json_ku64(j, "queued_us", queued_us);
 	json_obj_end(j);
 }
 
@@ -167,11 +167,10 @@ static void json_denied(struct json *j, const struct box_spec *s, const struct b
 }
 
 /* What ran, so that it can be run again: the very same by its manifest's digest. */
-static void json_image(struct json *j, const struct image_use *u)
+void outcome_image(struct json *j, const struct image_use *u)
 {
-	json_key(j, "image");
 	if (!u->asked) {
-		json_null(j);
+		json_nil(j);
 		return;
 	}
 	json_obj(j);
@@ -181,57 +180,80 @@ static void json_image(struct json *j, const struct image_use *u)
 	json_obj_end(j);
 }
 
-void outcome_json(const struct prepared *p, const struct box_outcome *o, bool timing,
-		  struct buf *out)
+static void json_streams(struct json *j, const struct box_outcome *o)
+{
+	json_stream(j, "stdout", &o->out, "stdout_b64");
+	json_stream(j, "stderr", &o->err_out, "stderr_b64");
+}
+
+static void json_cuts(struct json *j, const struct box_outcome *o)
+{
+	json_kbool(j, "truncated", o->out.cut || o->err_out.cut);
+	json_cut(j, "stdout_cut", &o->out);
+	json_cut(j, "stderr_cut", &o->err_out);
+}
+
+static void json_events(struct json *j, const struct box_outcome *o)
+{
+	json_key(j, "events");
+	json_obj(j);
+	json_ku64(j, "pids_max", o->usage.pids_max_events);
+	json_ku64(j, "oom_kills", o->usage.oom_kills);
+	json_ku64(j, "lost_denials", o->lost_denials);
+	json_ku64(j, "unlisted_denials", o->unlisted_denials);
+	json_obj_end(j);
+}
+
+static void json_timing(struct json *j, const struct box_outcome *o, uint64_t pull_us)
+{
+	const char *name;
+	uint64_t us;
+
+	json_key(j, "timing_us");
+	json_obj(j);
+	json_ku64(j, "pull", pull_us);
+	for (unsigned i = 0; (name = outcome_phase(o, i, &us)); i++)
+		json_ku64(j, name, us);
+	json_obj_end(j);
+}
+
+void outcome_json(const struct prepared *p, const struct box_outcome *o,
+		  const struct outcome_show *show, struct buf *out)
 {
 	struct json j;
-	uint64_t us;
-	const char *name;
 
 	json_init(&j, out);
 	json_obj(&j);
 	json_key(&j, "exit_code");
 	if (o->fault == FAULT_STARTUP_FAILED)
-		json_null(&j);
+		json_nil(&j);
 	else
 		json_i64(&j, outcome_code(o));
 	json_key(&j, "signal");
 	if (o->signal)
 		json_i64(&j, o->signal);
 	else
-		json_null(&j);
-	json_stream(&j, "stdout", &o->out, "stdout_b64");
-	json_stream(&j, "stderr", &o->err_out, "stderr_b64");
+		json_nil(&j);
+	if (show->streams)
+		json_streams(&j, o);
 	json_fault(&j, o);
 	json_key(&j, "duration_ms");
 	json_num(&j, (double)o->wall_us / 1000);
-	json_kbool(&j, "truncated", o->out.cut || o->err_out.cut);
-	json_cut(&j, "stdout_cut", &o->out);
-	json_cut(&j, "stderr_cut", &o->err_out);
-	json_usage(&j, o);
+	if (show->streams)
+		json_cuts(&j, o);
+	json_usage(&j, o, show->queued_us);
 	json_limits(&j, o);
-	json_image(&j, &p->image);
-	json_key(&j, "events");
-	json_obj(&j);
-	json_ku64(&j, "pids_max", o->usage.pids_max_events);
-	json_ku64(&j, "oom_kills", o->usage.oom_kills);
-	json_ku64(&j, "lost_denials", o->lost_denials);
-	json_ku64(&j, "unlisted_denials", o->unlisted_denials);
-	json_obj_end(&j);
+	json_key(&j, "image");
+	outcome_image(&j, &p->image);
+	json_events(&j, o);
 	json_denied(&j, &p->spec, o, &p->mounts);
 	json_key(&j, "notes");
 	json_arr(&j);
-	for (size_t i = 0; i < p->n_notes; i++)
+	for (size_t i = show->notes_from; i < p->n_notes; i++)
 		json_str(&j, p->notes[i]);
 	json_arr_end(&j);
-	if (timing) {
-		json_key(&j, "timing_us");
-		json_obj(&j);
-		json_ku64(&j, "pull", p->pull_us);
-		for (unsigned i = 0; (name = outcome_phase(o, i, &us)); i++)
-			json_ku64(&j, name, us);
-		json_obj_end(&j);
-	}
+	if (show->timing)
+		json_timing(&j, o, p->pull_us);
 	json_obj_end(&j);
 	buf_str(out, "\n");
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "cli/image_program.h"
+#include "cli/program.h"
 #include "cli/verbs.h"
 
 enum pull_opt {
@@ -82,7 +82,7 @@ static int run(int argc, char **argv)
 	struct pull_options o;
 	int rc = pull_parse(argc, argv, &o);
 
-	return rc >= 0 ? rc : image_program_become(argv);
+	return rc >= 0 ? rc : program_become(PROGRAM_IMAGE, argv);
 }
 
 static const struct opt_row rows[] = {

@@ -14,6 +14,7 @@
 #include "box/self.h"
 #include "cli/denied_text.h"
 #include "cli/outcome_json.h"
+#include "cli/outcome_notes.h"
 #include "cli/run_image.h"
 #include "cli/run_opts.h"
 #include "cli/run_plan.h"
@@ -22,12 +23,6 @@
 #include "cli/verbs.h"
 
 static struct prepared prepared; /* large; one a process */
-
-static void note(const char *text)
-{
-	if (prepared.n_notes < sizeof(prepared.notes) / sizeof(prepared.notes[0]))
-		snprintf(prepared.notes[prepared.n_notes++], sizeof(prepared.notes[0]), "%s", text);
-}
 
 /* A caller who pipes something in and forgot -i should hear of it; an idle pipe of a harness is no
  * mistake. */
@@ -40,54 +35,9 @@ static void note_stdin(const struct run_options *o)
 	    !(S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
 		return;
 	if (poll(&p, 1, 0) > 0 && p.revents & POLLIN)
-		note("standard input holds data, which the box does not see: add -i to forward it");
-}
-
-/* A program of another architecture is "Exec format error" to the kernel. */
-static void note_platform(const struct box_outcome *out)
-{
-	const struct img_platform *p = &prepared.image.record.platform;
-	char image[IMG_PLATFORM_TEXT], machine[IMG_PLATFORM_TEXT], text[200];
-	struct img_platform here;
-	struct err ignored;
-
-	if (out->fault != FAULT_EXEC_FAILED || !prepared.image.asked ||
-	    img_platform_host(&here, &ignored) < 0 || strcmp(p->arch, here.arch) == 0)
-		return;
-	snprintf(text, sizeof(text), "the image is for %s, this machine is %s",
-		 img_platform_text(p, image), img_platform_text(&here, machine));
-	note(text);
-}
-
-static void note_outcome(const struct box_outcome *out, bool json)
-{
-	char text[200];
-
-	note_platform(out);
-	if (out->no_overlay)
-		mount_deny_strict(&prepared.mounts, out->no_overlay);
-	if (out->note[0])
-		note(out->note);
-	if (out->binds > 0) {
-		snprintf(
-			text, sizeof(text),
-			"degraded: %u read-only director%s shown by bind, not through an overlay (mounts below, or a "
-			"container in a container): sockets of the host in it can be reached",
-			out->binds, out->binds == 1 ? "y is" : "ies are");
-		note(text);
-	}
-	if (out->stream_errno && json) {
-		snprintf(text, sizeof(text), "the command's input or output is not whole: %s",
-			 strerror(out->stream_errno));
-		note(text);
-	}
-	if (out->lost_denials > 0) {
-		snprintf(
-			text, sizeof(text),
-			"%u refused calls were taken away by a signal before they could be recorded",
-			out->lost_denials);
-		note(text);
-	}
+		outcome_note(
+			&prepared,
+			"standard input holds data, which the box does not see: add -i to forward it");
 }
 
 static int put(const struct buf *b)
@@ -122,7 +72,8 @@ static int tell_json(const struct run_options *o, const struct box_outcome *out)
 	_cleanup_buf_ struct buf text;
 
 	buf_stream(&text, STDOUT_FILENO);
-	outcome_json(&prepared, out, o->timing, &text);
+	outcome_json(&prepared, out, &(struct outcome_show){ .streams = true, .timing = o->timing },
+		     &text);
 	buf_flush(&text);
 	if (!text.failed)
 		return code_of(out);
@@ -170,11 +121,7 @@ static int refuse(const struct run_options *o, const struct err *e)
 
 	if (e->kind == ERR_USAGE)
 		return cli_fail("run", e);
-	memset(&out.usage, 0xff, sizeof(out.usage));
-	out.usage.filled_by[0] = '\0';
-	out.fault = FAULT_STARTUP_FAILED;
-	out.exit_code = -1;
-	out.err = *e;
+	outcome_refused(&out, e);
 	return o->json ? tell_json(o, &out) : tell_text(o, &out);
 }
 
@@ -215,9 +162,7 @@ int cli_run(int argc, char **argv)
 	io.title_len = cli_title.len;
 	if (box_run(&prepared.spec, &io, &out, &e) < 0)
 		return refuse(&o, &e);
-	note_outcome(&out, o.json);
-	if (outcome_code(&out) != 0 && out.fault != FAULT_CANCELLED)
-		request_hints(&prepared);
+	outcome_notes(&prepared, &out, o.json);
 	rc = o.json ? tell_json(&o, &out) : tell_text(&o, &out);
 	outcome_free(&out);
 	return rc;

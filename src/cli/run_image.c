@@ -17,13 +17,14 @@
 #include "base/fd.h"
 #include "box/init.h"
 #include "box/self.h"
-#include "cli/image_program.h"
+#include "cli/program.h"
 #include "cli/say.h"
 
 #define LINE_CAP 360
 
 /* The last line that is not empty, of a stream of any length, and of a long line its beginning. */
 struct last_line {
+	int copy; /* all of it goes there, too; 0: nowhere */
 	char text[LINE_CAP], next[LINE_CAP];
 	size_t n;
 };
@@ -33,7 +34,7 @@ static void last_add(struct last_line *l, const char *data, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		if (data[i] == '\n' || data[i] == '\r') {
 			l->next[l->n] = '\0';
-			if (l->n > 0)
+			if (l->n > 0 && l->next[0] != '{') /* progress, and no cause */
 				memcpy(l->text, l->next, sizeof(l->text));
 			l->n = 0;
 		} else if (l->n < sizeof(l->next) - 1) {
@@ -48,8 +49,11 @@ static void last_read(struct last_line *l, int fd)
 	ssize_t n;
 
 	while ((n = read(fd, buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR))
-		if (n > 0)
+		if (n > 0) {
 			last_add(l, buf, (size_t)n);
+			if (l->copy)
+				(void)!fd_write_all(l->copy, buf, (size_t)n);
+		}
 	last_add(l, "\n", 1);
 }
 
@@ -89,20 +93,22 @@ static int spawn(char **words, struct last_line *kept, int *ret, struct err *e)
 
 static int pull(const struct run_options *o, const struct image_use *u, struct err *e)
 {
-	char path[IMAGE_PROGRAM_PATH_MAX], verb[] = "pull", quiet[] = "--quiet",
+	char path[PROGRAM_PATH_MAX], verb[] = "pull", quiet[] = "--quiet", json[] = "--json",
 					   platform[] = "--platform";
 	char *words[8] = { path, verb };
-	struct last_line kept = { 0 };
+	struct last_line kept = { .copy = o->progress };
 	size_t n = 2;
 	int status = 0;
 
-	if (image_program_path(path, e) < 0)
+	if (program_path(PROGRAM_IMAGE, path, e) < 0)
 		return err_prefix(e, "%.200s has to be pulled", u->name);
 	if (o->request.platform) {
 		words[n++] = platform;
 		words[n++] = (char *)(uintptr_t)o->request.platform;
 	}
-	if (o->quiet)
+	if (o->progress)
+		words[n++] = json;
+	else if (o->quiet)
 		words[n++] = quiet;
 	words[n] = (char *)(uintptr_t)u->name;
 	if (spawn(words, o->json ? &kept : NULL, &status, e) < 0)

@@ -38,6 +38,7 @@ enum {
 	O_OPEN_FILES,
 	O_WORKSPACE_MAX,
 	O_SHM,
+	O_TMP,
 	O_ULIMIT,
 	O_REQUIRE,
 	O_SUPERVISED,
@@ -125,6 +126,9 @@ static const struct opt_row rows[] = {
 	  "end the box when the workspace grows beyond this", NULL, "0.1", O_WORKSPACE_MAX },
 	{ "shm-size", 0, OPT_SIZE, false, "SIZE", "64m", "Limits", "size of /dev/shm", NULL, "0.1",
 	  O_SHM },
+	{ "tmp-size", 0, OPT_SIZE, false, "SIZE", NULL, "Limits",
+	  "give /tmp a memory file system of its own; left out where something is mounted there",
+	  NULL, "0.3", O_TMP },
 	{ "ulimit", 0, OPT_STR, true, "NAME=SOFT[:HARD]", NULL, "Limits",
 	  "lower another resource limit, such as stack=8388608", NULL, "0.1", O_ULIMIT },
 	{ "require-limits", 0, OPT_FLAG, false, NULL, NULL, "Limits",
@@ -139,8 +143,8 @@ static const struct opt_row rows[] = {
 	  "allow or deny one system call; the escape set stays shut", NULL, "0.1", O_RULE },
 	{ "cap-add", 0, OPT_STR, true, "CAP", NULL, "Locks",
 	  "keep a capability inside the box's own user namespace", NULL, "0.1", O_CAP_ADD },
-	{ "cap-drop", 0, OPT_STR, true, "CAP|ALL", "ALL", "Locks",
-	  "drop single ones of docker's default set, or all", NULL, "0.1", O_CAP_DROP },
+	{ "cap-drop", 0, OPT_STR, true, "CAP|ALL|NONE", "ALL", "Locks",
+	  "drop single ones of docker's default set, or all, or none", NULL, "0.1", O_CAP_DROP },
 	{ "apparmor", 0, OPT_STR, false, "PROFILE", NULL, "Locks",
 	  "run under a loaded AppArmor profile", NULL, "0.1", O_APPARMOR },
 	{ "json", 0, OPT_FLAG, false, NULL, NULL, "Output",
@@ -256,6 +260,8 @@ int run_option(void *ctx, const struct opt_row *row, const char *value, struct e
 		*flag[row->id] = true;
 		return 0;
 	}
+	if (row->id == O_TMP)
+		return parse_size(value, &r->tmp, e);
 	if (row->id == O_PULL) {
 		o->pull = value[0] == 'a'   ? PULL_ALWAYS
 			  : value[0] == 'n' ? PULL_NEVER

@@ -11,6 +11,7 @@ struct run_options {
 	struct request request;
 	enum run_pull pull;
 	bool json, plan, timing, quiet;
+	int progress; /* what a pull tells is copied there, one JSON object a line; 0: nowhere */
 };
 
 /* An opt_fn over struct run_options. */

@@ -1,7 +1,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/image_program.h"
+#include "cli/program.h"
 #include "cli/load.h"
 #include "cli/verbs.h"
 
@@ -42,7 +42,7 @@ static int run(int argc, char **argv)
 	struct save_options o;
 	int rc = save_parse(argc, argv, &o);
 
-	return rc >= 0 ? rc : image_program_become(argv);
+	return rc >= 0 ? rc : program_become(PROGRAM_IMAGE, argv);
 }
 
 static const struct opt_row rows[] = {

@@ -20,6 +20,7 @@
 #include "cli/say.h"
 #include "cli/title.h"
 #include "cli/verbs.h"
+#include "engine/apt_lists.h"
 #include "engine/setup.h"
 
 #define MEMORY_DEFAULT (2ULL << 30)
@@ -203,7 +204,7 @@ static int tell_outcome(const struct box_outcome *out)
 	_cleanup_buf_ struct buf text;
 
 	buf_stream(&text, STDOUT_FILENO);
-	outcome_json(&prepared, out, false, &text);
+	outcome_json(&prepared, out, &(struct outcome_show){ .streams = true }, &text);
 	buf_flush(&text);
 	return outcome_code(out);
 }
@@ -293,12 +294,27 @@ static bool is_final(const struct setup_options *o, enum box_fault fault)
 	return o->bytecode && fault != FAULT_STARTUP_FAILED && fault != FAULT_CANCELLED;
 }
 
+/* After the layer's key was made of the words as they were given. */
+static int fetch_lists(struct request *r, struct err *e)
+{
+	char *const *words;
+
+	if (strcmp(r->network, "none") == 0 || !apt_lists_wanted(&prepared.image, r->argv))
+		return 0;
+	words = apt_lists_command(r->argv);
+	if (!words)
+		return err_set(e, ERR_USAGE, "the command has more than %d words",
+			       APT_LISTS_WORDS_MAX - 4);
+	r->argv = words;
+	return 0;
+}
+
 static int make_layer(struct setup_options *o, struct err *e)
 {
 	enum box_fault fault;
 	int rc;
 
-	if (setup_draft(&setup, &o->run.request, e) < 0 ||
+	if (fetch_lists(&o->run.request, e) < 0 || setup_draft(&setup, &o->run.request, e) < 0 ||
 	    request_prepare(&o->run.request, &prepared, e) < 0)
 		return refuse(o, e);
 	if (prepared.spec.network == BOX_NET_HOST && !o->run.quiet && !o->run.json)

@@ -19,9 +19,10 @@ extern const struct opt_verb *const cli_verbs[];
 extern const size_t cli_n_verbs;
 
 extern const struct opt_verb cli_run_verb, cli_doctor_verb, cli_gc_verb;
-extern const struct opt_verb cli_pull_verb, cli_setup_verb;
+extern const struct opt_verb cli_pull_verb, cli_setup_verb, cli_config_verb;
 extern const struct opt_verb cli_images_verb, cli_inspect_verb, cli_rm_verb, cli_prune_verb;
 extern const struct opt_verb cli_load_verb, cli_import_verb, cli_save_verb;
+extern const struct opt_verb cli_serve_verb;
 extern const struct opt_verb cli_help_verb, cli_version_verb, cli_completion_verb, cli_man_verb;
 
 /* The program: argv[1] names the verb. Returns the exit code. */

@@ -98,6 +98,22 @@ static int env_option(struct prepared *p, const char *text, struct err *e)
 	return -1;
 }
 
+int env_add(struct prepared *p, const char *pair, struct err *e)
+{
+	if (!strchr(pair, '='))
+		return err_set(e, ERR_USAGE, "env: needs NAME=VALUE");
+	return env_check(pair, "env", e) < 0 ? -1 : env_set(p, pair, e);
+}
+
+bool env_has(const struct prepared *p, const char *name)
+{
+	for (size_t i = 0; i < p->n_env; i++)
+		if (name_len(p->env[i]) == strlen(name) &&
+		    strncmp(p->env[i], name, strlen(name)) == 0)
+			return true;
+	return false;
+}
+
 int env_file_text(struct prepared *p, const char *path, char *text, size_t len, struct err *e)
 {
 	unsigned number = 0;

@@ -34,6 +34,7 @@ void request_defaults(struct request *r)
 					 .open_files = 0,
 					 .workspace_max = BOX_LIMIT_NONE,
 					 .shm = BOX_LIMIT_NONE };
+	r->tmp = BOX_LIMIT_NONE;
 }
 
 int request_add(struct request_list *l, const char *value, const char *option, struct err *e)
@@ -96,6 +97,10 @@ static int prepare_limits(const struct request *r, struct box_spec *s, struct er
 		return err_set(e, ERR_USAGE, "--shm-size: the size is zero");
 	if (l->shm > l->memory)
 		return err_set(e, ERR_USAGE, "--shm-size is larger than --memory");
+	if (r->tmp == 0)
+		return err_set(e, ERR_USAGE, "--tmp-size: the size is zero");
+	if (r->tmp != BOX_LIMIT_NONE && r->tmp > l->memory)
+		return err_set(e, ERR_USAGE, "--tmp-size is larger than --memory");
 	return 0;
 }
 
@@ -109,11 +114,13 @@ static int cap_set(const struct request_list *l, const char *option, bool all_ok
 
 		if (all_ok && strcasecmp(l->v[i], "ALL") == 0)
 			set = UINT64_MAX;
+		else if (all_ok && strcasecmp(l->v[i], "NONE") == 0)
+			continue;
 		else if (cap < 0)
 			return err_set(
 				e, ERR_USAGE,
 				"--%s %s: no such capability; names are those of capabilities(7), such as NET_RAW%s",
-				option, l->v[i], all_ok ? ", or ALL" : "");
+				option, l->v[i], all_ok ? ", or ALL, or NONE" : "");
 		else
 			set |= 1ULL << cap;
 	}
@@ -121,8 +128,8 @@ static int cap_set(const struct request_list *l, const char *option, bool all_ok
 	return 0;
 }
 
-/* Everything is dropped unless asked otherwise. To drop single ones means to keep docker's other
- * thirteen; under `untrusted` none is kept. */
+/* Everything is dropped unless asked otherwise. To drop single ones means to keep the others of
+ * docker's fourteen, and to drop NONE to keep all; under `untrusted` none is kept. */
 static int prepare_caps(const struct request *r, struct box_spec *s, struct err *e)
 {
 	uint64_t add = 0, drop = 0;
@@ -161,7 +168,8 @@ static int prepare_lists(const struct request *r, struct prepared *p, struct err
 static int prepare_mounts(const struct request *r, struct prepared *p, struct err *e)
 {
 	struct box_spec *s = &p->spec;
-	size_t n = r->volumes.n + r->tmpfs.n + (r->workspace != NULL);
+	const bool tmp = r->tmp != BOX_LIMIT_NONE;
+	size_t n = r->volumes.n + r->tmpfs.n + (r->workspace != NULL) + tmp;
 
 	if (n > BOX_MOUNTS_MAX)
 		return err_set(e, ERR_USAGE, "more than %d mounts", BOX_MOUNTS_MAX);
@@ -176,6 +184,13 @@ static int prepare_mounts(const struct request *r, struct prepared *p, struct er
 	for (size_t i = 0; i < r->tmpfs.n; i++)
 		if (mount_parse_tmpfs(&p->mounts, r->tmpfs.v[i], &s->mounts[s->n_mounts++], e) < 0)
 			return err_at(e, STAGE_MOUNT);
+	if (tmp)
+		s->mounts[s->n_mounts++] = (struct box_mount){ .kind = BOX_MOUNT_TMPFS,
+							       .rw = true,
+							       .dst = "/tmp",
+							       .said = "/tmp",
+							       .size = r->tmp,
+							       .yields = true };
 	if (r->git && !r->workspace)
 		return err_set(e, ERR_USAGE, "--git needs --workspace");
 	if (r->git && git_share(&p->mounts, r->workspace, s, e) < 0)
@@ -232,21 +247,24 @@ static void prepare_store(struct prepared *p)
 		p->spec.store = p->store;
 }
 
-static int prepare_cwd(const struct request *r, struct prepared *p, struct err *e)
+int request_cwd(struct prepared *p, const char *cwd, struct err *e)
 {
 	char clean[4096];
 
+	if (path_normalise(cwd, clean, e) < 0)
+		return err_prefix(e, "-w %s", cwd);
+	p->spec.cwd = env_keep(p, clean);
+	return 0;
+}
+
+static int prepare_cwd(const struct request *r, struct prepared *p, struct err *e)
+{
 	p->spec.cwd = r->workspace ? MOUNT_WORKSPACE : p->spec.home;
 	if (!r->workspace && p->image.asked && p->image.record.workdir[0])
 		p->spec.cwd = p->image.record.workdir;
 	/* Docker makes it as well, whoever has named it. */
 	p->spec.make_cwd = p->image.asked != NULL;
-	if (!r->cwd)
-		return 0;
-	if (path_normalise(r->cwd, clean, e) < 0)
-		return err_prefix(e, "-w %s", r->cwd);
-	p->spec.cwd = env_keep(p, clean);
-	return 0;
+	return r->cwd ? request_cwd(p, r->cwd, e) : 0;
 }
 
 static void prepare_notes(struct prepared *p)

@@ -27,6 +27,7 @@ struct request {
 	struct request_list volumes, tmpfs, env, env_files, devices, cap_add, cap_drop, ulimits,
 		rules;
 	struct box_limits limits; /* request_defaults first */
+	uint64_t tmp;	  /* bytes of a file system at /tmp; BOX_LIMIT_NONE: it is in the root */
 	bool no_bytecode; /* the image as it is, without its bytecode layer (engine/bytecode.h) */
 	bool setup;	  /* a set-up box (engine/setup.h): what it writes goes into `draft` */
 	int draft;
@@ -68,6 +69,8 @@ int request_add(struct request_list *l, const char *value, const char *option, s
 /* 0, or -1 with kind ERR_USAGE (words that contradict or can't be read), ERR_REFUSED or
  * ERR_MISSING, and the stage. */
 int request_prepare(const struct request *r, struct prepared *ret, struct err *e);
+/* The working directory of one command of a box that is prepared already. */
+int request_cwd(struct prepared *p, const char *cwd, struct err *e);
 /* After a run that failed: notes on words of the command that name files which exist here and which
  * the box did not see, and on package managers, which need another kind of box. */
 void request_hints(struct prepared *p);

@@ -99,6 +99,7 @@ static const char *const readable[] = {
 	"/etc/ld.so.cache",
 	"/etc/ssl/certs",
 	"/etc/ssl/cert.pem",
+	"/etc/ssl/ca-bundle.pem",
 	"/etc/ssl/openssl.cnf",
 	"/etc/pki/tls/certs",
 	"/etc/pki/tls/openssl.cnf",

@@ -60,22 +60,34 @@ static int add_dir(const char *base, const char *host, struct buf *out, struct e
 	return r < 0 ? err_prefix(e, "%.200s", path) : 0;
 }
 
-/* The system's own, for which there is no place beside others in memory otherwise. */
-static void add_system(const struct img_http *h, struct buf *out)
+/* Where distributions keep the authorities. A libcurl made on one knows only the place of that
+ * one, and a release's knows none. */
+static const char *system_file(void)
 {
 	const char *const usual[] = {
-		h->ca_file,
 #if LIBCURL_VERSION_NUM >= 0x074600
 		curl_version_info(CURLVERSION_NOW)->cainfo,
 #endif
 		"/etc/ssl/certs/ca-certificates.crt",
 		"/etc/pki/tls/certs/ca-bundle.crt",
+		"/etc/ssl/ca-bundle.pem",
 		"/etc/ssl/cert.pem",
 	};
-	struct err e;
 
 	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
-		if (usual[i] && add_file(AT_FDCWD, usual[i], out, &e) == 0)
+		if (usual[i] && access(usual[i], R_OK) == 0)
+			return usual[i];
+	return NULL;
+}
+
+/* Those of the system too, for which there is no place beside others in memory otherwise. */
+static void add_system(const struct img_http *h, struct buf *out)
+{
+	const char *files[] = { h->ca_file, system_file() };
+	struct err e;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		if (files[i] && add_file(AT_FDCWD, files[i], out, &e) == 0)
 			return;
 }
 
@@ -91,6 +103,8 @@ int img_trust(const char *ca_file, const char *config, const char *host, struct 
 {
 	h->ca_file = set("SSL_CERT_FILE");
 	h->ca_dir = set("SSL_CERT_DIR");
+	if (!h->ca_file && !h->ca_dir)
+		h->ca_file = system_file();
 	buf_init(&h->ca, CA_MAX);
 	if (ca_file && add_file(AT_FDCWD, ca_file, &h->ca, e) < 0) {
 		e->kind = ERR_USAGE;

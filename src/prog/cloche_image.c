@@ -1,10 +1,14 @@
 /* cloche-image: what reads registries and archives, over the host's libraries. It takes the verbs
- * of cloche that need them, by the same tables; cloche executes it (cli/image_program.h). */
+ * of cloche that need them, by the same tables; cloche executes it (cli/program.h). */
 #include <fcntl.h>
+#ifdef CLOCHE_STATIC
+#include <openssl/crypto.h>
+#endif
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alone.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "cli/verbs.h"
@@ -51,6 +55,11 @@ int image_fail(const char *verb, bool as_json, const struct err *e)
 
 int main(int argc, char **argv)
 {
+	alone();
+#ifdef CLOCHE_STATIC
+	/* The host's configuration may name modules for the openssl that the host has. */
+	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
+#endif
 	/* A caller may start us with 0, 1 or 2 closed; nothing of ours may then land there. */
 	for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0 && fd <= STDERR_FILENO;
 	     fd = dup(fd))

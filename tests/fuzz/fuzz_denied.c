@@ -124,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	judge_policies();
 	denied_text(&p.spec, &o, say);
 	buf_init(&out, 1 << 20);
-	outcome_json(&p, &o, false, &out);
+	outcome_json(&p, &o, &(struct outcome_show){ .streams = true }, &out);
 	if (out.failed || strchr(out.data, '\n') != out.data + out.len - 1 || memchr(out.data, 0x1b, out.len))
 		abort();
 	return 0;

@@ -23,6 +23,7 @@ BAD = [
     ["--timeout", "soon", *OK], ["--timeout", "-1s", *OK], ["--timeout", "1w", *OK], ["--timeout", "1e99s", *OK],
     ["--kill-after", "x", *OK], ["--max-output", "lots", *OK], ["--file-size", "x", *OK], ["--open-files", "x", *OK],
     ["--open-files", "0", *OK], ["--shm-size", "x", *OK], ["--workspace-max", "x", *OK],
+    ["--tmp-size", "x", *OK], ["--tmp-size", "0", *OK], ["--tmp-size", "2g", *OK],
     ["--network", "bridge", *OK], ["--proc", "some", *OK], ["--security-profile", "nonsense", *OK], ["--image", "", *OK],
     ["--image", "host", "--rootfs", "/", *OK], ["--rootfs", "/no/such/dir", *OK], ["--rootfs", "/etc/hostname", *OK],
     ["--workspace", "/no/such/dir", *OK], ["--workspace", "/etc/hostname", *OK], ["--workspace", "", *OK],

@@ -172,6 +172,24 @@ def test_shm_size(box):
     assert box("sh", "-c", script).o.out.split() == ["0", "65536"]
 
 
+@pytest.mark.parametrize("options, want", [
+    ((), []),  # it is in the root
+    (("--tmp-size", "4m"), ["/tmp 4096k"]),
+    (("--tmp-size", "4m", "--read-only"), ["/tmp 4096k"]),
+    (("--tmp-size", "4m", "--tmpfs", "/tmp:2m"), ["/tmp 2048k"]),
+    (("--tmp-size", "4m", "--tmpfs", "/tmp/x:2m"), ["/tmp 4096k", "/tmp/x 2048k"]),
+    (("--tmp-size", "4m", "-v", "HERE:/tmp"), ["/tmp"]),
+    (("--tmp-size", "4m", "-v", "HERE:/tmp/x"), ["/tmp/x"]),
+    (("--tmp-size", "4m", "-v", "HERE:/tmpx"), ["/tmp 4096k", "/tmpx"]),
+])
+def test_tmp_size(box, ws, options, want):
+    script = """while read -r _ path _ how _; do
+        case $path in /tmp*) s=${how#*,size=}; [ "$s" = "$how" ] && s=; echo $path ${s%%,*};; esac
+    done </proc/mounts"""
+    r = box(*[o.replace("HERE", str(ws)) for o in options], "sh", "-c", script)
+    assert sorted(r.o.out.splitlines()) == want, r.o
+
+
 def test_full_tmpfs_is_enospc_and_no_oom(box):
     """T6: the disk of a box is full before its memory is."""
     script = "dd if=/dev/zero of=/data/f bs=1M count=200 2>&1 | grep -o 'No space left on device'; echo still here"

@@ -1,6 +1,8 @@
 """`cloche setup`: what a command installs becomes a layer, found by what made it, and an image that has it."""
+import hashlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -79,6 +81,33 @@ def test_apt_elsewhere_has_no_such_help(debian):
     """The control: in an ordinary box the same command fails, as the kernel refuses what the emulation says is done."""
     r = debian.run(setups.DEBIAN, "apt-get", "install", "-y", "/packages/odd_1.0_all.deb", "/packages/plain-one_1.0_all.deb", opts=("--memory", "1g"))
     assert r.rc != 0 and any("cloche setup --image debian:12" in note for note in r.o["notes"]), r  # and says where it works
+
+
+def test_apt_finds_packages_without_lists(debian, image):
+    """As images are published: with sources, and without the lists of what these have."""
+    with setups.directory() as path:
+        home = setups.Home(path / "home")
+        deb = setups.package(path, "found", [("usr/share/found/file", 0o644, "found\n")])
+
+        def repository(where):
+            listed = where / "packages"
+            control = subprocess.run(["dpkg-deb", "-f", deb], check=True, capture_output=True, text=True).stdout
+            (listed / "Packages").write_text(f"{control}Filename: ./{deb.name}\nSize: {deb.stat().st_size}\n"
+                                             f"SHA256: {hashlib.sha256(deb.read_bytes()).hexdigest()}\n")
+            shutil.rmtree(where / "var/lib/apt/lists")
+            (where / "var/lib/apt/lists/partial").mkdir(parents=True)
+            shutil.rmtree(where / "etc/apt/sources.list.d", ignore_errors=True)
+            (where / "etc/apt/sources.list").write_text("deb [trusted=yes] file:/packages ./\n")
+        home.debian(image("debian"), [deb], then=repository)
+        r = home.setup(setups.DEBIAN, "with-found", "apt-get", "install", "-y", "found", net=True)
+        assert r.rc == 0, r
+        assert not [p for p in home.tree(r.o["layer"]) if "lists/" in p and "_Packages" in p]
+        assert home.run("local/with-found", "cat", "/usr/share/found/file").o.out == "found\n"
+        # Its code is the command's, and words are words.
+        assert home.setup(setups.DEBIAN, "none", "apt-get", "install", "-y", "no such; true", net=True).rc == 100
+        # The controls: somebody else's apt, and without a network nothing is fetched.
+        assert home.setup(setups.DEBIAN, "by-shell", "sh", "-c", "apt-get install -y found", net=True).rc == 100
+        assert home.setup(setups.DEBIAN, "offline", "apt-get", "install", "-y", "found").rc == 100
 
 
 def test_programs_that_change_owners_and_users(debian):

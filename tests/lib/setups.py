@@ -45,18 +45,20 @@ def unpack(layout, where):
 class Home(stored.Store):
     """A store, and the verb on it."""
 
-    def fill(self, layout, packages=(), name="small", **says):
-        """An image of that layout, with packages in /packages."""
+    def fill(self, layout, packages=(), name="small", then=None, **says):
+        """An image of that layout, with packages in /packages, and what `then` makes of its tree."""
         def make(where):
             unpack(layout, where)
             if packages:
                 (where / "packages").mkdir()
             for p in packages:
                 shutil.copy(p, where / "packages")
+            if then:
+                then(where)
         return self.image(name, [self.layer(make)], **says)
 
-    def debian(self, layout, packages=()):
-        return self.fill(layout, packages, DEBIAN, env=["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "MARK=base"],
+    def debian(self, layout, packages=(), then=None):
+        return self.fill(layout, packages, DEBIAN, then, env=["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "MARK=base"],
                          cmd=["cat", "/etc/debian_version"])
 
     def small(self, *programs, name="small"):

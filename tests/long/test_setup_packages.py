@@ -3,13 +3,13 @@
 Needs a network, a few minutes and 3 GB below /tmp: `make test-long`, or `tests/run tests/long`.
 """
 import pathlib
+import shutil
 
 import pytest
 import setups
 
 HOST_CA = "/etc/ssl/certs/ca-certificates.crt"
 CA = "/etc/ssl/machine.crt"  # another name than the package's, which is made anew
-APT = "apt-get -q update && apt-get -q install -y --no-install-recommends "
 BIG = ("git build-essential nginx postgresql openssh-server openssh-client systemd dbus man-db sudo iputils-ping python3-pip npm "
        "rpm dnf createrepo-c libcap2-bin")
 LONG = ("--timeout", "1800")
@@ -25,8 +25,10 @@ def home(image):
             setups.unpack(image("debian"), where)
             (where / CA[1:]).parent.mkdir(parents=True, exist_ok=True)
             (where / CA[1:]).write_bytes(pathlib.Path(HOST_CA).read_bytes())
+            shutil.rmtree(where / "var/lib/apt/lists")  # as images are published
+            (where / "var/lib/apt/lists").mkdir()
         h.image(setups.DEBIAN, [h.layer(fill)], env=["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"])
-        r = h.setup(setups.DEBIAN, "big", "sh", "-ec", APT + BIG, opts=LONG, net=True, timeout=2000)
+        r = h.setup(setups.DEBIAN, "big", "apt-get", "install", "-y", "--no-install-recommends", *BIG.split(), opts=LONG, net=True, timeout=2000)
         assert r.rc == 0, r
         yield h
 

@@ -186,7 +186,7 @@ START_TEST(an_object_of_everything)
 	json_arr(&j);
 	json_i64(&j, -3);
 	json_num(&j, 1.5);
-	json_null(&j);
+	json_nil(&j);
 	json_obj(&j);
 	json_obj_end(&j);
 	json_arr(&j);

@@ -149,7 +149,7 @@ static void emit(void)
 {
 	buf_free(&out);
 	buf_init(&out, 8 << 20);
-	outcome_json(&p, &o, timing, &out);
+	outcome_json(&p, &o, &(struct outcome_show){ .streams = true, .timing = timing }, &out);
 	ck_assert(!out.failed);
 	ck_assert_uint_eq(strlen(out.data), out.len);
 	ck_assert_ptr_eq(strchr(out.data, '\n'), out.data + out.len - 1);
@@ -541,12 +541,12 @@ START_TEST(too_little_room)
 	for (size_t max = 0; max < need; max += 7) {
 		buf_free(&out);
 		buf_init(&out, max);
-		outcome_json(&p, &o, false, &out);
+		outcome_json(&p, &o, &(struct outcome_show){ .streams = true }, &out);
 		ck_assert(out.failed);
 	}
 	buf_free(&out);
 	buf_init(&out, need);
-	outcome_json(&p, &o, false, &out);
+	outcome_json(&p, &o, &(struct outcome_show){ .streams = true }, &out);
 	ck_assert(!out.failed);
 }
 END_TEST

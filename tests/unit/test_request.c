@@ -145,6 +145,9 @@ START_TEST(untrusted)
 	add(&rq.cap_drop, "NET_RAW"); /* not: keep the other thirteen */
 	prepares();
 	ck_assert_uint_eq(pr.spec.cap_keep, 0);
+	add(&rq.cap_drop, "NONE");
+	prepares();
+	ck_assert_uint_eq(pr.spec.cap_keep, 0);
 }
 END_TEST
 
@@ -175,6 +178,9 @@ START_TEST(capabilities)
 	ck_assert_uint_eq(caps(WORDS(), WORDS("CHOWN")), docker & ~CAP("CHOWN"));
 	ck_assert_uint_eq(caps(WORDS(), WORDS("CHOWN", "KILL")), docker & ~CAP("CHOWN") & ~CAP("KILL"));
 	ck_assert_uint_eq(caps(WORDS(), WORDS("SYS_ADMIN")), docker); /* which is none of them */
+	ck_assert_uint_eq(caps(WORDS(), WORDS("NONE")), docker);
+	ck_assert_uint_eq(caps(WORDS("SYS_NICE"), WORDS("none", "CHOWN")), (docker & ~CAP("CHOWN")) | CAP("SYS_NICE"));
+	ck_assert_uint_eq(caps(WORDS(), WORDS("NONE", "ALL")), 0);
 	ck_assert_uint_eq(caps(WORDS("SYS_NICE"), WORDS("CHOWN")), (docker & ~CAP("CHOWN")) | CAP("SYS_NICE"));
 }
 END_TEST

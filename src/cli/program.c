@@ -1,4 +1,4 @@
-#include "cli/image_program.h"
+#include "cli/program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,12 @@
 #include "base/path.h"
 #include "cli/verbs.h"
 
-#define NAME "cloche-image"
 #define WORDS_MAX 4096
 
-int image_program_path(char ret[IMAGE_PROGRAM_PATH_MAX], struct err *e)
+int program_path(const char *name, char ret[PROGRAM_PATH_MAX], struct err *e)
 {
-	static const char *const places[] = { NAME, "../lib/cloche/" NAME };
-	char dir[IMAGE_PROGRAM_PATH_MAX], path[IMAGE_PROGRAM_PATH_MAX];
+	static const char *const places[] = { "", "../lib/cloche", "../../bin" };
+	char dir[PROGRAM_PATH_MAX], at[PROGRAM_PATH_MAX], path[PROGRAM_PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
 
 	if (n < 0)
@@ -21,25 +20,26 @@ int image_program_path(char ret[IMAGE_PROGRAM_PATH_MAX], struct err *e)
 	dir[n] = '\0';
 	*strrchr(dir, '/') = '\0';
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		if (path_join(path, sizeof(path), dir, places[i]) < 0 || access(path, X_OK) < 0)
+		if (path_join(at, sizeof(at), dir, places[i]) < 0 ||
+		    path_join(path, sizeof(path), *places[i] ? at : dir, name) < 0 ||
+		    access(path, X_OK) < 0)
 			continue;
 		memcpy(ret, path, strlen(path) + 1);
 		return 0;
 	}
 	return err_set(
 		e, ERR_MISSING,
-		"the program " NAME
-		" does this, and it is not beside cloche in %.200s; fix: `make install` puts both there",
-		*dir ? dir : "/");
+		"the program %s does this, and it is not beside cloche in %.200s; fix: `make install` puts both there",
+		name, *dir ? dir : "/");
 }
 
-int image_program_become(char **argv)
+int program_become(const char *name, char **argv)
 {
-	char path[IMAGE_PROGRAM_PATH_MAX], *words[WORDS_MAX];
+	char path[PROGRAM_PATH_MAX], *words[WORDS_MAX];
 	struct err e;
 	size_t n = 0;
 
-	if (image_program_path(path, &e) < 0)
+	if (program_path(name, path, &e) < 0)
 		return cli_fail(argv[0], &e);
 	words[n++] = path;
 	for (size_t i = 0; argv[i] && n < WORDS_MAX; i++)

@@ -1,0 +1,634 @@
+"""`AsyncSandbox`: sandboxes for asyncio. `cloche.Sandbox` is the same with blocking calls, and runs what stands here (see `now`)."""
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+import weakref
+from typing import (TYPE_CHECKING, Any, AsyncIterable, AsyncIterator, Callable, Dict, Iterable, List, Mapping, Optional, Sequence,
+                    Tuple, TypedDict, Union, cast)
+
+from .client import PAYLOAD, Client, Frame, Mailbox, client, now, plain
+from .errors import Closed, NotFound, OptionError, ProtocolError, SandboxError, error_of
+from .types import Address, ExecutionResult, FileInfo, Gathering, Json, SandboxFault, SetupResult, get, items, maybe, part, rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Callback = Callable[[bytes], Any]
+Path = Union[str, "os.PathLike[str]"]
+Stdin = Union[None, bool, bytes, bytearray, memoryview, str, Iterable[Any], AsyncIterable[Any], Any]
+Mount = Union[str, Tuple[str, str], List[str]]
+READ = 64 << 20  # what `read_file` takes when nothing is said
+
+
+class Options(TypedDict, total=False):
+    """The options of a sandbox. docs/OPTIONS.md has them all, with what each means; one that is left out, or None, has its default."""
+    image: Optional[str]
+    pull: Optional[str]
+    platform: Optional[str]
+    image_timeout_s: Optional[float]
+    pyc_cache: Optional[bool]
+    setup: Optional[str]
+    setup_memory_mb: Optional[int]
+    setup_timeout_s: Optional[float]
+    deps_readonly: Optional[bool]
+    workspace: Optional[Path]
+    workspace_max_bytes: Optional[int]
+    git: Optional[bool]
+    track_files: Optional[bool]
+    mounts: Optional[Mapping[Any, Mount]]
+    tmpfs: Optional[Mapping[str, str]]
+    memory_mb: Optional[int]
+    cpus: Optional[float]
+    pids: Optional[int]
+    timeout_s: Optional[float]
+    max_output_bytes: Optional[int]
+    shm_mb: Optional[int]
+    rlimits: Optional[Mapping[str, int]]
+    enforce_limits: Optional[bool]
+    require_limits: Optional[bool]
+    network: Optional[bool]
+    egress_allow: Optional[Sequence[str]]
+    user: Union[str, int, None]
+    uid_range: Optional[bool]
+    env: Optional[Mapping[str, str]]
+    cap_drop: Optional[Sequence[str]]
+    cap_add: Optional[Sequence[str]]
+    security_profile: Optional[str]
+    read_only: Optional[bool]
+    seccomp_rules: Optional[Sequence[str]]
+    apparmor: Optional[str]
+    devices: Optional[Sequence[str]]
+    profiles: Optional[Sequence[str]]
+    name: Optional[str]
+    prewarm: Any
+    persist: Any
+    persist_ttl_s: Any
+    on_stdout: Optional[Callback]
+    on_stderr: Optional[Callback]
+    on_progress: Optional[Callable[[Dict[str, Any]], None]]
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of a call.
+
+    - `timeout_s`: its deadline in seconds; else the sandbox's.
+    - `env`: variables on top of the sandbox's. `cwd`: its directory, else /workspace.
+    - `stdin`: bytes or str; a file, or an iterable of either, read while the command runs; for AsyncSandbox also an async iterable. Without it
+      the command reads an end of file.
+    - `pty`: a terminal of 24 x 80, or of (rows, columns); all output is then in stdout.
+    - `on_stdout`, `on_stderr`: called with bytes as they come. None of it is dropped: a slow one holds up the command, whose deadline goes
+      on. What it raises is raised when the call has ended. Left out: the sandbox's; None: none.
+    - `track_files`: tell which files changed.
+    """
+    timeout_s: Optional[float]
+    env: Optional[Mapping[str, str]]
+    cwd: Optional[str]
+    stdin: Stdin
+    pty: Union[bool, Tuple[int, int]]
+    on_stdout: Optional[Callback]
+    on_stderr: Optional[Callback]
+    track_files: Optional[bool]
+
+
+class OneShot(Options, total=False):
+    """Options of a sandbox and of its only call."""
+    language: str
+    cwd: Optional[str]
+    stdin: Stdin
+    pty: Union[bool, Tuple[int, int]]
+
+
+ONLY_CALLS = ("cwd", "stdin", "pty")
+
+
+def words(argv: Any) -> bytes:
+    """A command as the protocol wants it: each word ended by NUL."""
+    try:
+        if isinstance(argv, (str, bytes)) or not argv:
+            raise TypeError('a list of words, such as ["sh", "-c", "echo hello"]')
+        listed = [os.fsencode(w) for w in argv]
+    except TypeError as why:
+        raise OptionError(f"argv: {why}", "option", "argv", "a list of words") from None
+    if any(b"\0" in w for w in listed):
+        raise OptionError("argv: a NUL byte is in it", "option", "argv")
+    return b"".join(w + b"\0" for w in listed)
+
+
+def octets(data: Any, name: str) -> bytes:
+    """Bytes of what a user calls data."""
+    if isinstance(data, str):
+        try:
+            return data.encode()
+        except UnicodeError:
+            raise OptionError(f"{name}: it is no UTF-8", "option", name) from None
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(cast("bytearray", data))
+    raise OptionError(f"{name}: bytes or str, not a {type(data).__name__}", "option", name, "bytes, str")
+
+
+def chunks(source: Any) -> Iterable[Any]:
+    """What a file or an iterable gives, as it gives it."""
+    if hasattr(source, "read"):
+        read = getattr(source, "read1", source.read)
+        return iter(lambda: read(65536) or b"", b"")
+    return source
+
+
+class Work:
+    """Requests of one sandbox: waiting, and what happens when somebody does not want to wait any more."""
+
+    def __init__(self, to: Client, loop: Optional[asyncio.AbstractEventLoop]) -> None:
+        self.client, self.loop = to, loop
+
+    def mailbox(self, room: int = 0, lives_on: bool = False) -> Mailbox:
+        return Mailbox(self.loop, room, lives_on)
+
+    async def ask(self, head: Json, payload: Union[bytes, memoryview] = b"", room: int = 0,
+                  each: Optional[Callable[[Frame], None]] = None) -> Json:
+        """The head of the `done` that a request gets; `each` sees its other frames."""
+        box = self.mailbox(room)
+        try:
+            self.client.request(box, head, payload)
+            while True:
+                frame = await box.get()
+                if "error" in frame.head:
+                    raise error_of(frame.head["error"])
+                if frame.head.get("event") == "done":
+                    return frame.head
+                if frame.head.get("event") in ("stdout", "stderr"):
+                    self.client.took(box, len(frame.payload))
+                if each:
+                    each(frame)
+        except BaseException as why:
+            await self.cancel(box, why)
+            raise
+
+    async def cancel(self, of: Mailbox, why: Optional[BaseException] = None) -> None:
+        """When this returns, nothing of that request runs any more: also when whoever waits is cancelled once more."""
+        number = of.id
+        if not self.client.forget(number) or self.client.error is not None:
+            return
+        if isinstance(why, GeneratorExit):
+            self.client.post({"op": "cancel", "call": number})  # nobody may wait here
+            return
+        box = self.mailbox()
+        try:
+            self.client.request(box, {"op": "cancel", "call": number})
+            while True:
+                try:
+                    await self.client.answer(box)
+                    return
+                except asyncio.CancelledError:
+                    pass
+        except SandboxError:
+            pass  # it had ended, or the session has
+
+    def feed(self, call: int, source: Any, failed: Callable[[BaseException], None]) -> Any:
+        """Gives a file or an iterable to a call's stdin, in a thread or a task of its own, since it may keep us waiting. Returns the task."""
+        async def async_feed() -> None:
+            try:
+                async for chunk in source:
+                    await self.stdin(call, chunk)
+                await self.stdin(call, b"", True)
+            except SandboxError as why:
+                if isinstance(why, OptionError):
+                    failed(why)
+            except Exception as why:
+                failed(why)
+
+        def thread_feed() -> None:
+            blocking = Work(self.client, None)
+            try:
+                for chunk in chunks(source):
+                    now(blocking.stdin(call, chunk))
+                now(blocking.stdin(call, b"", True))
+            except SandboxError as why:  # the call has ended, as a rule
+                if isinstance(why, OptionError):
+                    failed(why)
+            except BaseException as why:
+                failed(why)
+
+        if hasattr(source, "__aiter__"):
+            if self.loop is None:
+                raise OptionError("stdin: an async iterable is for AsyncSandbox", "option", "stdin", "bytes, str, a file, an iterable")
+            return self.loop.create_task(async_feed())
+        if not hasattr(source, "read") and not hasattr(source, "__iter__"):
+            raise OptionError(f"stdin: a {type(source).__name__} can't be read", "option", "stdin", "bytes, str, a file, an iterable")
+        threading.Thread(target=thread_feed, name="cloche-stdin", daemon=True).start()
+        return None
+
+    async def stdin(self, call: int, data: Any, eof: bool = False) -> None:
+        """Returns when the command's stdin took it all. A part that could not be taken ends it quietly: nobody reads there any more."""
+        view = memoryview(octets(data, "stdin"))
+        parts = [view[i:i + PAYLOAD] for i in range(0, len(view), PAYLOAD)] or ([view] if eof else [])
+        for i, part in enumerate(parts):
+            await self.ask({"op": "stdin", "call": call, **({"eof": True} if eof and i == len(parts) - 1 else {})}, part)
+
+
+class Live:
+    """Callbacks of a call, and the first exception of one."""
+
+    def __init__(self, out: Optional[Callback], err: Optional[Callback]) -> None:
+        self.to = {"stdout": out, "stderr": err}
+        self.wanted = bool(out or err)
+        self.failed: Optional[Exception] = None
+
+    async def give(self, stream: str, data: bytes) -> None:
+        call = self.to[stream]
+        if call is None or self.failed is not None:
+            return
+        try:
+            done = call(data)
+            if inspect.isawaitable(done):
+                await done
+        except Exception as why:
+            self.failed = why
+
+
+class Output:
+    """Live output of a process that runs in the background."""
+
+    def __init__(self, work: Work, box: Mailbox, live: Live, stream: bool) -> None:
+        self.work, self.box, self.live, self.ended = work, box, live, not stream
+        self.pump: Any = None
+        if live.wanted and work.loop is not None:
+            self.pump = work.loop.create_task(self.pour())
+        elif live.wanted:
+            self.pump = threading.Thread(target=lambda: now(self.pour()), name="cloche-output", daemon=True)
+            self.pump.start()
+
+    async def next(self) -> Optional[Tuple[str, bytes]]:
+        while not self.ended:
+            frame = await self.box.get()
+            event = frame.head.get("event")
+            if event in ("stdout", "stderr"):
+                self.work.client.took(self.box, len(frame.payload))
+                return event, frame.payload
+            self.ended = event == "ended"
+        return None
+
+    async def pour(self) -> None:
+        try:
+            while (part := await self.next()) is not None:
+                await self.live.give(*part)
+        except SandboxError:
+            pass  # the session has ended: `wait` says so
+
+    async def poured(self) -> None:
+        """Returns when the callbacks have it all."""
+        if isinstance(self.pump, threading.Thread):
+            self.pump.join()
+        elif self.pump is not None:
+            await self.pump
+
+
+def _shut(to: Client, number: int) -> None:
+    """A sandbox that nobody holds any more."""
+    if to.error is None:
+        to.post({"op": "close", "sandbox": number})
+
+
+class AsyncSandbox:
+    """`cloche.Sandbox` for asyncio: the same options and methods, as coroutines. `async with AsyncSandbox(...) as sbx:`, or `open` and `close`.
+
+    A cancelled task leaves a call only when its box is dead."""
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        given: Dict[str, Any] = dict(options)
+        self._callbacks = {k: given.pop(k, None) for k in ("on_stdout", "on_stderr", "on_progress")}
+        self._given = {k: plain(v, k) for k, v in given.items() if v is not None or k == "timeout_s"}
+        self._work: Optional[Work] = None
+        self._number, self._output, self._calls = 0, READ, set[int]()
+        self._end: Any = None
+        self.workspace: Optional[str] = None
+        """The workspace's directory on this machine, if there is one."""
+        self.fault: Optional[SandboxFault] = None
+        """Why it can't run anything (image, setup, limits): every call has this as its fault."""
+        self.image: Optional[Dict[str, Any]] = None
+        """name, id and manifest of the image; None for the host's own programs."""
+        self.notes: List[str] = []
+        """What cloche has to say to people about how it was opened."""
+
+    async def open(self) -> AsyncSandbox:
+        """Opens it: fetches the image, runs `setup`. Done by `async with`. Raises OptionError, MountRefused, Unsupported."""
+        loop = asyncio.get_running_loop()
+        await self._open(Work(await loop.run_in_executor(None, client), loop))
+        return self
+
+    async def _open(self, work: Work) -> None:
+        if self._work is not None:
+            raise Closed("it was opened before: make another one", "closed")
+        progress = self._callbacks["on_progress"]
+
+        def each(frame: Frame) -> None:
+            if progress is not None and frame.head.get("event") == "progress":
+                progress({k: v for k, v in frame.head.items() if k not in ("id", "event")})
+        head = await work.ask({"op": "open", "options": self._given}, each=each)
+        self._opened(work, head)
+
+    def _opened(self, work: Work, head: Json) -> None:
+        self._work, self._number = work, get(head, "sandbox", int)
+        self._end = weakref.finalize(self, _shut, work.client, self._number)
+        self._end.atexit = False
+        fault = part(head, "fault")
+        self.fault = SandboxFault.read(fault) if fault is not None else None
+        self.workspace, self.image = maybe(head, "workspace", str), part(head, "image")
+        self.notes = [n for n in items(head, "notes") if isinstance(n, str)]
+        given = self._given.get("max_output_bytes")
+        self._output = maybe(head, "max_output_bytes", int) or (given if isinstance(given, int) else READ)
+
+    def _at(self) -> Work:
+        if self._work is None or not self._end.alive:
+            raise Closed("the sandbox is closed" if self._work else "the sandbox is not open: `async with`, or `await sbx.open()`", "closed")
+        return self._work
+
+    async def _ask(self, op: str, payload: Union[bytes, memoryview] = b"", room: int = 0, each: Optional[Callable[[Frame], None]] = None,
+                   **fields: Any) -> Json:
+        given = {k: plain(v, k) for k, v in fields.items() if v is not None}
+        return await self._at().ask({"op": op, "sandbox": self._number, **given}, payload, room, each)
+
+    async def close(self) -> None:
+        """Ends every call, removes what the sandbox had on the disk but a `workspace` that was given. Again: does nothing."""
+        if self._work is not None and self._end.detach() and self._work.client.error is None:
+            try:
+                await self._work.ask({"op": "close", "sandbox": self._number})
+            except (Closed, NotFound):
+                pass
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return await self.open()
+
+    async def __aexit__(self, *exc: Any) -> None:
+        await self.close()
+
+    # Calls.
+
+    async def run_code(self, code: str, language: str = "python", **options: Unpack[CallOptions]) -> ExecutionResult:
+        """See `Sandbox.run_code`."""
+        return await self._call({"op": "run_code", "language": plain(language, "language")}, octets(code, "code"), dict(options))
+
+    async def run(self, argv: Sequence[Any], **options: Unpack[CallOptions]) -> ExecutionResult:
+        """See `Sandbox.run`."""
+        return await self._call({"op": "run"}, words(argv), dict(options))
+
+    def _fields(self, options: Dict[str, Any]) -> Tuple[Json, Live, Any]:
+        """What a call is asked with, its callbacks, and its stdin."""
+        given = dict(options)
+        live = Live(*(given.pop(k, self._callbacks[k]) for k in ("on_stdout", "on_stderr")))
+        stdin, pty = given.pop("stdin", None), given.pop("pty", False)
+        if isinstance(pty, (tuple, list)):
+            pty = plain(dict(zip(("rows", "cols"), pty)), "pty")  # pyright: ignore[reportUnknownArgumentType]
+        fields = {k: plain(v, k) for k, v in given.items() if v is not None}
+        if pty:
+            fields["pty"] = {"rows": 24, "cols": 80} if pty is True else pty
+        if stdin is not None and stdin is not False:
+            fields["stdin"] = True
+        if live.wanted:
+            fields["stream"] = True
+        return fields, live, stdin
+
+    async def _call(self, head: Json, payload: Union[bytes, memoryview], options: Dict[str, Any]) -> ExecutionResult:
+        work = self._at()
+        fields, live, stdin = self._fields(options)
+        if stdin is True:
+            raise OptionError("stdin: True is for start(), whose process is written to", "option", "stdin", "bytes, str, a file, an iterable")
+        box, gathering, feeding = work.mailbox(2 * self._output), Gathering(), None
+        data = memoryview(octets(stdin, "stdin")) if isinstance(stdin, (str, bytes, bytearray, memoryview)) else None
+        try:
+            work.client.request(box, {**head, "sandbox": self._number, **fields}, payload)
+            self._calls.add(box.id)
+            if data is not None:
+                data = self._more_stdin(work, box, data)
+            elif stdin is not None and stdin is not False:
+                feeding = work.feed(box.id, stdin, box.put)
+            while True:
+                frame = await box.get()
+                event = frame.head.get("event")
+                if frame.head.get("id") != box.id:  # an answer to the stdin that was sent
+                    if data is not None and "error" not in frame.head:
+                        data = self._more_stdin(work, box, data)
+                elif "error" in frame.head:
+                    raise error_of(frame.head["error"])
+                elif event in ("stdout", "stderr"):
+                    await live.give(event, frame.payload)
+                    work.client.took(box, len(frame.payload))
+                elif event == "done":
+                    result = gathering.result(frame.head)
+                    break
+                else:
+                    gathering.add(frame.head, frame.payload)
+        except BaseException as why:
+            await work.cancel(box, why)
+            raise
+        finally:
+            self._calls.discard(box.id)
+            if feeding is not None:
+                feeding.cancel()
+        if live.failed is not None:
+            raise live.failed
+        return result
+
+    @staticmethod
+    def _more_stdin(work: Work, box: Mailbox, data: memoryview) -> Optional[memoryview]:
+        """Sends a part of `data`, whose answer comes to the call's own box. Returns what is left for when it has come."""
+        part, rest = data[:PAYLOAD], data[PAYLOAD:]
+        work.client.request(box, {"op": "stdin", "call": box.id, **({} if rest else {"eof": True})}, part)
+        return rest if rest else None
+
+    async def start(self, argv: Sequence[Any], stream: bool = False, **options: Unpack[CallOptions]) -> AsyncProcess:
+        """See `Sandbox.start`."""
+        work = self._at()
+        fields, live, stdin = self._fields(dict(options))
+        if stream:
+            fields["stream"] = True
+        box = work.mailbox(0, lives_on=True)
+        try:
+            work.client.request(box, {"op": "start", "sandbox": self._number, **fields}, words(argv))
+            while (frame := await box.get()).head.get("event") != "done":
+                pass
+            if "error" in frame.head:
+                raise error_of(frame.head["error"])
+        except BaseException as why:
+            await work.cancel(box, why)
+            raise
+        return AsyncProcess(self, work, box, live, stdin, bool(fields.get("stream")))
+
+    async def cancel(self) -> None:
+        """Ends all calls that run in it, whoever waits for them: their results have the fault `cancelled`. It stays open."""
+        for number in list(self._calls):
+            try:
+                await self._at().ask({"op": "cancel", "call": number})
+            except NotFound:
+                pass
+
+    # Files.
+
+    async def write_file(self, path: Path, data: Union[bytes, bytearray, memoryview, str], mode: Optional[int] = None) -> int:
+        """See `Sandbox.write_file`."""
+        return get(await self._ask("write_file", octets(data, "data"), path=path, mode=mode), "size", int)
+
+    async def read_file(self, path: Path, offset: Optional[int] = None, length: Optional[int] = None, max_bytes: Optional[int] = None) -> bytes:
+        """See `Sandbox.read_file`."""
+        found = bytearray()
+        most = min((n for n in (length, READ if max_bytes is None else max_bytes) if isinstance(n, int)), default=READ)
+        head = await self._ask("read_file", room=max(most, 0), each=lambda f: found.extend(f.payload), path=path, offset=offset, length=length,
+                               max_bytes=max_bytes)
+        if get(head, "size", int) < len(found):
+            raise ProtocolError("cloche serve sent more of a file than there is")
+        return bytes(found)
+
+    async def list_files(self, path: Path = "", recursive: bool = True) -> List[FileInfo]:
+        """See `Sandbox.list_files`."""
+        found: List[FileInfo] = []
+        await self._ask("list_files", each=lambda f: found.extend(map(FileInfo.read, rows(f.head, "files"))), path=path or None,
+                        recursive=recursive)
+        return found
+
+    async def stat(self, path: Path) -> FileInfo:
+        """See `Sandbox.stat`."""
+        return FileInfo.read((await self._ask("stat", path=path)).get("file"))
+
+    async def remove(self, path: Path, recursive: bool = False) -> None:
+        """See `Sandbox.remove`."""
+        await self._ask("remove", path=path, recursive=recursive)
+
+    async def make_dir(self, path: Path, parents: bool = True) -> None:
+        """See `Sandbox.make_dir`."""
+        await self._ask("make_dir", path=path, parents=parents)
+
+    async def rename(self, path: Path, to: Path, replace: bool = True) -> None:
+        """See `Sandbox.rename`."""
+        await self._ask("rename", path=path, to=to, replace=replace)
+
+    async def snapshot(self, file: Path, format: Optional[str] = None) -> int:
+        """See `Sandbox.snapshot`."""
+        return maybe(await self._ask("snapshot", file=os.path.abspath(file), format=format), "size", int) or 0
+
+    async def restore(self, file: Path) -> None:
+        """See `Sandbox.restore`."""
+        await self._ask("restore", file=os.path.abspath(file))
+
+    async def fork(self) -> AsyncSandbox:
+        """See `Sandbox.fork`."""
+        return await self._fork(AsyncSandbox())
+
+    async def _fork(self, other: AsyncSandbox) -> AsyncSandbox:
+        head = await self._ask("fork")
+        other._callbacks, other._given = self._callbacks, self._given
+        other._opened(self._at(), {"image": self.image, "max_output_bytes": self._output, **head})
+        return other
+
+    # The rest.
+
+    async def setup(self, command: str, timeout_s: Optional[float] = None, on_output: Optional[Callable[[bytes], None]] = None) -> SetupResult:
+        """See `Sandbox.setup`."""
+        def each(frame: Frame) -> None:
+            if on_output is not None and frame.payload:
+                on_output(frame.payload)
+        head = await self._ask("setup", each=each, command=command, timeout_s=timeout_s, stream=True if on_output else None)
+        fault = part(head, "fault")
+        return SetupResult(maybe(head, "layer", str), bool(maybe(head, "found", bool)), SandboxFault.read(fault) if fault is not None else None)
+
+    async def info(self) -> Dict[str, Any]:
+        """See `Sandbox.info`."""
+        head = await self._ask("info")
+        return {k: v for k, v in head.items() if k not in ("id", "event")}
+
+
+class AsyncProcess:
+    """`cloche.Process` for asyncio. `async with` kills it at the end."""
+
+    def __init__(self, sandbox: AsyncSandbox, work: Work, box: Mailbox, live: Live, stdin: Any, stream: bool) -> None:
+        self._sandbox, self._work, self._live, self._output = sandbox, work, live, Output(work, box, live, stream)
+        self._gathering, self._answer, self._result = Gathering(), work.mailbox(2 * sandbox._output), None  # pyright: ignore[reportPrivateUsage]
+        self._turn: Any = threading.Lock() if work.loop is None else asyncio.Lock()
+        self._trouble: Optional[BaseException] = None
+        self.id = box.id
+        """The number of the call."""
+        if isinstance(stdin, (str, bytes, bytearray, memoryview)):
+            stdin = [octets(stdin, "stdin")]
+        if stdin is not None and not isinstance(stdin, bool):
+            self._feeding = work.feed(self.id, stdin, self._failed)
+
+    def _failed(self, why: BaseException) -> None:
+        """Reading its stdin failed: the process goes, and `wait` says so."""
+        self._trouble = why
+        self._work.client.post({"op": "cancel", "call": self.id})
+
+    async def next_output(self) -> Optional[Tuple[str, bytes]]:
+        """The next piece of live output, as (stream, bytes); None at the end. For a process that was started with `stream=True`."""
+        return await self._output.next()
+
+    async def output(self) -> AsyncIterator[Tuple[str, bytes]]:
+        """Its live output: `async for stream, data in process.output()`. For a process that was started with `stream=True`."""
+        while (part := await self.next_output()) is not None:
+            yield part
+
+    async def wait(self, timeout_s: Optional[float] = None) -> ExecutionResult:
+        """See `Process.wait`. Cancelling it leaves the process alone."""
+        if self._work.loop is None:
+            with self._turn:
+                return await self._wait(timeout_s)
+        async with self._turn:
+            return await self._wait(timeout_s)
+
+    async def _wait(self, timeout_s: Optional[float]) -> ExecutionResult:
+        if self._answer.id == 0:
+            self._work.client.request(self._answer, {"op": "wait", "call": self.id})
+        while self._result is None:
+            frame = await self._answer.get(timeout_s)
+            if "error" in frame.head:
+                raise error_of(frame.head["error"])
+            if frame.head.get("event") == "done":
+                self._result = self._gathering.result(frame.head)
+            else:
+                self._gathering.add(frame.head, frame.payload)
+        await self._output.poured()
+        for failed in (self._trouble, self._live.failed):
+            if failed is not None:
+                raise failed
+        return self._result
+
+    async def _ask(self, op: str, payload: bytes = b"", **fields: Any) -> Json:
+        return await self._work.ask({"op": op, "call": self.id, **{k: plain(v, k) for k, v in fields.items()}}, payload)
+
+    async def kill(self) -> None:
+        """See `Process.kill`."""
+        try:
+            await self._ask("cancel")
+        except NotFound:
+            pass
+
+    async def signal(self, signal: Union[str, int]) -> None:
+        """See `Process.signal`."""
+        await self._ask("signal", signal=signal)
+
+    async def write_stdin(self, data: Union[bytes, bytearray, memoryview, str]) -> None:
+        """See `Process.write_stdin`."""
+        await self._work.stdin(self.id, data)
+
+    async def close_stdin(self) -> None:
+        """See `Process.close_stdin`."""
+        await self._work.stdin(self.id, b"", True)
+
+    async def resize(self, rows: int, cols: int) -> None:
+        """See `Process.resize`."""
+        await self._ask("resize", rows=rows, cols=cols)
+
+    async def port(self, port: int) -> Address:
+        """See `Process.port`."""
+        head = await self._ask("port", port=port)
+        return Address(get(head, "host", str), get(head, "port", int))
+
+    async def __aenter__(self) -> AsyncProcess:
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        await self.kill()
+
+

@@ -1,0 +1,221 @@
+/* A keeper: one call of a sandbox, from its words to its outcome. It owns its box as `cloche run`
+ * owns its one, by the same code; what it adds is the control socket. It never waits for the loop:
+ * whoever does not read what a keeper says is taken for gone. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "box/launch.h"
+#include "cli/outcome_json.h"
+#include "cli/outcome_notes.h"
+#include "cli/spawn.h"
+#include "cli/title.h"
+#include "engine/env.h"
+#include "session/changes.h"
+#include "session/runner.h"
+
+#define OUTCOME_MAX (16u << 20)
+#define CHANGES_MAX (256u << 20)
+
+struct keeper {
+	struct box_owner owner; /* first: it is what the box knows of a keeper */
+	struct prepared *p;
+	const struct run_options *o;
+	const struct spawn_call *c;
+	struct spawn_fds *f;
+	struct ses_changes *changes;
+	int workspace; /* while its changes are tracked */
+	size_t notes_from;
+};
+
+static struct box_order keeper_take(struct box_owner *owner)
+{
+	struct spawn_order o;
+	ssize_t n = fd_recv(owner->fd, &o, sizeof(o), NULL, 0, NULL);
+
+	if (n < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS))
+		return (struct box_order){ .kind = BOX_ORDER_NONE };
+	if (n == sizeof(o) && o.kind == SPAWN_SIGNAL)
+		return (struct box_order){ .kind = BOX_ORDER_SIGNAL, .sig = o.sig };
+	if (n == sizeof(o) && o.kind == SPAWN_RESIZE)
+		return (struct box_order){ .kind = BOX_ORDER_RESIZE,
+					   .size = { .ws_row = o.rows, .ws_col = o.cols } };
+	if (n == sizeof(o) && o.kind == SPAWN_CONNECT)
+		return (struct box_order){ .kind = BOX_ORDER_CONNECT,
+					   .port = o.port,
+					   .tag = o.tag };
+	return (struct box_order){ .kind = BOX_ORDER_CANCEL };
+}
+
+static void tell(const struct box_owner *owner, const struct spawn_event *ev, const int *fds,
+		 size_t n)
+{
+	if (fd_send(owner->fd, ev, sizeof(*ev), fds, n) < 0)
+		(void)shutdown(owner->fd, SHUT_RD); /* read as a hang-up, with all that follows */
+}
+
+static void keeper_started(struct box_owner *owner)
+{
+	tell(owner, &(struct spawn_event){ .kind = SPAWN_STARTED }, NULL, 0);
+}
+
+static void keeper_connected(struct box_owner *owner, uint64_t tag, int fd, int num)
+{
+	const struct spawn_event ev = { .kind = SPAWN_CONNECTED, .tag = tag, .num = num };
+
+	tell(owner, &ev, &fd, fd >= 0);
+}
+
+static int take_words(struct keeper *k, struct err *e)
+{
+	struct box_spec *s = &k->p->spec;
+	struct spawn_words w;
+
+	if (spawn_words_read(k->f->words, &w, e) < 0)
+		return -1;
+	for (size_t i = 0; i < w.envc; i++)
+		if (env_add(k->p, w.env[i], e) < 0)
+			return -1;
+	if (k->c->flags & SPAWN_PTY && !env_has(k->p, "TERM") && env_add(k->p, "TERM=xterm", e) < 0)
+		return -1;
+	if (w.cwd && request_cwd(k->p, w.cwd, e) < 0)
+		return -1;
+	if (k->c->flags & SPAWN_CODE)
+		s->argv = runner_argv(k->c->language);
+	else if (w.argc > 0)
+		s->argv = w.argv;
+	else
+		return err_set(e, ERR_USAGE, "no command");
+	return 0;
+}
+
+static int take_code(struct keeper *k, struct err *e)
+{
+	static char none[1];
+	char *code;
+
+	if (!(k->c->flags & SPAWN_CODE))
+		return 0;
+	if (spawn_map(k->f->code, SPAWN_CODE_MAX, &code, &k->p->spec.code_len, e) < 0)
+		return err_prefix(e, "the code");
+	k->p->spec.code = code ? code : none;
+	return 0;
+}
+
+/* Whoever asked to hear of changes hears why there is nothing to hear. */
+static void track_begin(struct keeper *k)
+{
+	const struct box_spec *s = &k->p->spec;
+	struct err e;
+
+	for (size_t i = 0; i < s->n_mounts && k->c->flags & SPAWN_TRACK; i++) {
+		if (!s->mounts[i].workspace)
+			continue;
+		k->workspace = mount_open_checked(&s->mounts[i]);
+		if (k->workspace < 0)
+			err_sys(&e, "%s", s->mounts[i].src);
+		else if (ses_changes_begin(k->workspace, &k->changes, &e) == 0)
+			return;
+		err_prefix(&e, "changed files are not told");
+		outcome_note(k->p, e.msg);
+	}
+}
+
+static int track_end(struct keeper *k)
+{
+	_cleanup_buf_ struct buf text;
+	uint64_t cut = 0;
+	struct json j;
+	struct err e;
+	int fd = -1, r;
+
+	if (!k->changes)
+		return -1;
+	buf_init(&text, CHANGES_MAX);
+	json_init(&j, &text);
+	json_obj(&j);
+	json_key(&j, "files");
+	r = ses_changes_end(k->changes, &j, &cut, &e);
+	json_ku64(&j, "cut", cut);
+	json_obj_end(&j);
+	if (r == 0 && text.failed)
+		r = err_set(&e, ERR_SYS, "there are too many");
+	if (r == 0)
+		r = spawn_memfd("changes", text.data, text.len, &fd, &e);
+	if (r == 0)
+		return fd;
+	err_prefix(&e, "changed files are not told");
+	outcome_note(k->p, e.msg);
+	return -1;
+}
+
+_Noreturn static void finish(struct keeper *k, const struct box_outcome *out)
+{
+	const struct outcome_show show = { .timing = k->o->timing,
+					   .queued_us = k->c->queued_us,
+					   .notes_from = k->notes_from };
+	int fds[2] = { -1, track_end(k) };
+	struct buf text;
+	struct err e;
+
+	buf_init(&text, OUTCOME_MAX);
+	outcome_json(k->p, out, &show, &text);
+	if (!text.failed && spawn_memfd("outcome", text.data, text.len, &fds[0], &e) == 0)
+		tell(&k->owner, &(struct spawn_event){ .kind = SPAWN_OUTCOME }, fds,
+		     fds[1] < 0 ? 1 : 2);
+	_exit(0);
+}
+
+static int begin(struct keeper *k, struct err *e)
+{
+	struct box_spec *s = &k->p->spec;
+
+	s->tty = k->c->flags & SPAWN_PTY;
+	s->interactive = k->c->flags & SPAWN_STDIN;
+	if (k->c->timeout_us != SPAWN_TIMEOUT_OWN)
+		s->limits.timeout_us = k->c->timeout_us;
+	if (take_words(k, e) < 0 || take_code(k, e) < 0)
+		return -1;
+	track_begin(k);
+	return 0;
+}
+
+_Noreturn void keeper_main(struct prepared *p, const struct run_options *o,
+			   const struct spawn_call *c, struct spawn_fds *f)
+{
+	static struct box_outcome out;
+	struct keeper k = { .owner = { .fd = f->control,
+				       .take = keeper_take,
+				       .started = keeper_started,
+				       .connected = keeper_connected },
+			    .p = p,
+			    .o = o,
+			    .c = c,
+			    .f = f,
+			    .workspace = -1,
+			    .notes_from = p->n_notes };
+	struct box_io io = { .in = f->in,
+			     .out = f->out,
+			     .err = f->err,
+			     .direct = !(c->flags & SPAWN_PTY),
+			     .size = { .ws_row = c->rows, .ws_col = c->cols },
+			     .owner = &k.owner,
+			     .title = cli_title.start,
+			     .title_len = cli_title.len };
+	struct err e;
+
+	signal(SIGPIPE, SIG_IGN);
+	fcntl(f->control, F_SETFL, O_NONBLOCK);
+	if (begin(&k, &e) < 0 || box_run(&p->spec, &io, &out, &e) < 0) {
+		err_at(&e, STAGE_SPEC);
+		outcome_refused(&out, &e);
+	} else {
+		outcome_notes(p, &out, true);
+	}
+	finish(&k, &out);
+}

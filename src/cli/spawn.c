@@ -1,0 +1,267 @@
+/* The spawner of a sandbox: parses and prepares once, as `cloche run` does before each box, and
+ * then forks a keeper for each call. It is single-threaded and reads nothing that a box has
+ * written.
+ *
+ * What may go wrong: it is killed, and its keepers with it (their death signal), and their boxes
+ * with those; or the loop goes, which its socket tells: then every keeper is asked to end its box,
+ * which it does in order, before the spawner goes itself. */
+#include "cli/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "box/self.h"
+#include "cli/outcome_json.h"
+#include "cli/run_image.h"
+#include "cli/title.h"
+#include "cli/verbs.h"
+
+#define KEEPERS_MAX 4096
+#define HELLO_MAX (4u << 20)
+#define END_MS 10000 /* for keepers to end their boxes in order */
+
+static struct prepared prepared; /* large; one a process */
+static struct run_options options;
+
+static struct spawner {
+	int sock, signals;
+	sigset_t before;
+	pid_t keepers[KEEPERS_MAX];
+	size_t n;
+} spawner;
+
+/* The option that a message begins with ("--memory: ..."), without its dashes. */
+static void name_option(const char *msg, char *ret, size_t cap)
+{
+	size_t n = 0;
+
+	*ret = '\0';
+	if (strncmp(msg, "--", 2) != 0)
+		return;
+	n = strspn(msg + 2, "abcdefghijklmnopqrstuvwxyz-");
+	if (n < cap)
+		snprintf(ret, cap, "%.*s", (int)n, msg + 2);
+}
+
+static int hello(const struct spawn_hello *h, const struct buf *text)
+{
+	struct err e;
+	int fd = -1, r = -1;
+
+	if (!text->failed && spawn_memfd("facts", text->data, text->len, &fd, &e) == 0)
+		r = fd_send(SPAWN_SOCKET, h, sizeof(*h), &fd, 1);
+	fd_close(&fd);
+	return r < 0;
+}
+
+static int refuse(const struct err *e)
+{
+	static struct box_outcome out;
+	struct spawn_hello h = { .kind = SPAWN_FAILED, .err = *e };
+	const struct mount_check *m = &prepared.mounts;
+	_cleanup_buf_ struct buf text;
+
+	if (e->kind == ERR_USAGE)
+		name_option(e->msg, h.option, sizeof(h.option));
+	if (e->kind == ERR_REFUSED && m->n_denied > 0 && m->denied[0].policy)
+		snprintf(h.rule, sizeof(h.rule), "%s", m->denied[0].policy);
+	outcome_refused(&out, e);
+	buf_init(&text, HELLO_MAX);
+	outcome_json(&prepared, &out, &(struct outcome_show){ 0 }, &text);
+	return hello(&h, &text);
+}
+
+static int ready(void)
+{
+	const struct spawn_hello h = { .kind = SPAWN_READY };
+	_cleanup_buf_ struct buf text;
+	struct json j;
+
+	buf_init(&text, HELLO_MAX);
+	json_init(&j, &text);
+	json_obj(&j);
+	json_key(&j, "image");
+	outcome_image(&j, &prepared.image);
+	json_kstr(&j, "workspace", options.request.workspace);
+	json_key(&j, "notes");
+	json_arr(&j);
+	for (size_t i = 0; i < prepared.n_notes; i++)
+		json_str(&j, prepared.notes[i]);
+	json_arr_end(&j);
+	json_obj_end(&j);
+	return hello(&h, &text);
+}
+
+/* Those of `cloche run`, but for what is each call's own or for people. */
+static int option(void *ctx, const struct opt_row *row, const char *value, struct err *e)
+{
+	if (opt_in_list("interactive|tty|json|plan", '|', row->name))
+		return err_set(e, ERR_USAGE, "is no option of a sandbox");
+	return run_option(ctx, row, value, e);
+}
+
+static int parse(int argc, char **argv, struct err *e)
+{
+	struct opt_verb verb = cli_run_verb;
+	int rest;
+
+	verb.name = "spawn";
+	request_defaults(&options.request);
+	options.progress = fcntl(SPAWN_PROGRESS, F_GETFD) < 0 ? 0 : SPAWN_PROGRESS;
+	options.json = true;
+	if (opt_parse(&verb, argc, argv, option, &options, &rest, e) < 0)
+		return -1;
+	return rest < argc ? err_set(e, ERR_USAGE, "a sandbox takes no command") : 0;
+}
+
+static int prepare(struct err *e)
+{
+	static char *const none[] = { NULL };
+
+	options.request.argv = none;
+	if (self_limits(e) < 0)
+		return err_at(e, STAGE_LIMITS);
+	if (run_image(&options, &prepared.image, &prepared.pull_us, e) < 0 ||
+	    run_bytecode(&options, &prepared.image, e) < 0 ||
+	    request_prepare(&options.request, &prepared, e) < 0)
+		return -1;
+	fcntl(SPAWN_SOCKET, F_SETFD, 0); /* a copy of this program would need it */
+	if (self_protect(cli_title.argv, e) < 0)
+		return err_at(e, STAGE_LOCKS);
+	fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC);
+	return 0;
+}
+
+/* While it prepares, it may wait for a download: who is gone must not be worked for. */
+static int die_with_owner(struct err *e)
+{
+	struct pollfd p = { .fd = SPAWN_SOCKET };
+
+	if (fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) < 0)
+		return err_sys(e, "descriptor %d", SPAWN_SOCKET);
+	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLNVAL))
+		return err_set(e, ERR_USAGE, "is for cloche serve alone");
+	fcntl(SPAWN_PROGRESS, F_SETFD, FD_CLOEXEC);
+	return 0;
+}
+
+static void start_keeper(const struct spawn_call *c, struct spawn_fds *f)
+{
+	pid_t owner = getpid(), pid = spawner.n < KEEPERS_MAX ? fork() : -1;
+
+	if (pid == 0) {
+		fd_close(&spawner.sock);
+		fd_close(&spawner.signals);
+		sigprocmask(SIG_SETMASK, &spawner.before, NULL);
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != owner)
+			_exit(1);
+		keeper_main(&prepared, &options, c, f);
+	}
+	if (pid > 0)
+		spawner.keepers[spawner.n++] = pid;
+	spawn_fds_close(f); /* without a keeper that is the end of the call */
+}
+
+static void reap(void)
+{
+	struct signalfd_siginfo si;
+	pid_t pid;
+
+	while (read(spawner.signals, &si, sizeof(si)) == sizeof(si))
+		;
+	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+		for (size_t i = 0; i < spawner.n; i++)
+			if (spawner.keepers[i] == pid) {
+				spawner.keepers[i] = spawner.keepers[--spawner.n];
+				break;
+			}
+}
+
+/* Every box first, then this. */
+static void end_all(void)
+{
+	struct pollfd p = { .fd = spawner.signals, .events = POLLIN };
+
+	for (size_t i = 0; i < spawner.n; i++)
+		kill(spawner.keepers[i], SIGTERM);
+	while (spawner.n > 0 && poll(&p, 1, END_MS) > 0)
+		reap();
+}
+
+static int serve(void)
+{
+	struct pollfd p[2] = { { .fd = spawner.sock, .events = POLLIN },
+			       { .fd = spawner.signals, .events = POLLIN } };
+	struct spawn_call c;
+	struct spawn_fds f;
+
+	for (;;) {
+		if (poll(p, 2, -1) < 0)
+			continue;
+		if (p[1].revents) {
+			struct signalfd_siginfo si;
+			bool end = false;
+
+			while (read(spawner.signals, &si, sizeof(si)) == sizeof(si))
+				end |= si.ssi_signo == SIGTERM;
+			reap();
+			if (end)
+				break;
+		}
+		if (p[0].revents) {
+			int r = spawn_recv_call(spawner.sock, &c, &f);
+
+			if (r > 0)
+				start_keeper(&c, &f);
+			else if (r == 0 || (errno != ENOMEM && errno != ENOBUFS))
+				break;
+		}
+	}
+	end_all();
+	return 0;
+}
+
+static int spawn_run(int argc, char **argv)
+{
+	sigset_t mine;
+	struct err e = { 0 };
+
+	if (die_with_owner(&e) < 0)
+		return cli_fail("spawn", &e);
+	signal(SIGPIPE, SIG_IGN);
+	(void)setsid(); /* a terminal's keys are the client's business */
+	if (parse(argc, argv, &e) < 0 || prepare(&e) < 0)
+		return refuse(&e);
+	spawner.sock = SPAWN_SOCKET;
+	sigemptyset(&mine);
+	sigaddset(&mine, SIGCHLD);
+	sigaddset(&mine, SIGTERM);
+	signal(SIGCHLD, SIG_DFL);
+	sigprocmask(SIG_BLOCK, &mine, &spawner.before);
+	spawner.signals = signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (spawner.signals < 0) {
+		err_sys(&e, "watch for signals");
+		return refuse(&e);
+	}
+	prctl(PR_SET_PDEATHSIG, 0);
+	close(SPAWN_PROGRESS);
+	if (ready() != 0)
+		return 1;
+	return serve();
+}
+
+const struct opt_verb cli_spawn_verb = {
+	.name = "spawn",
+	.summary = "Run the boxes of one sandbox, for cloche serve",
+	.operands = "",
+	.run = spawn_run,
+};

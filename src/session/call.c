@@ -1,0 +1,536 @@
+#include "session/call.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "session/sandbox.h"
+#include "session/words.h"
+
+#define CANCELS_MAX 256 /* of one call that are told when it is gone; more are told at once */
+
+static void call_start(struct call *c);
+static void call_ended(struct call *c);
+static void call_send(void *ctx);
+static void cancel_by(struct session *s, void *owner, uint64_t by);
+
+/* ---- from a request to the queue ---- */
+
+static int take_code(struct call *c, const struct request *r, struct ses_error *e)
+{
+	const char *language = request_str(r, "language");
+	struct err why;
+
+	if (r->n > SPAWN_CODE_MAX)
+		return ses_error_set(e, SES_TOO_LARGE, "the code is larger than %u bytes",
+				     SPAWN_CODE_MAX);
+	for (int i = 0; language && i < SPAWN_LANGUAGE_N; i++)
+		if (strcmp(language, spawn_language_names[i]) == 0)
+			c->order.language = (enum spawn_language)i;
+	c->order.flags |= SPAWN_CODE;
+	return spawn_memfd("code", r->bytes, r->n, &c->fds.code, &why) < 0
+		       ? ses_error_set(e, SES_SYSTEM, "%s", why.msg)
+		       : 0;
+}
+
+static int take_order(struct call *c, const struct request *r, struct ses_error *e)
+{
+	const struct ses_options *o = &c->sb->options;
+	const json_t *pty = request_json(r, "pty");
+
+	c->background = r->op == OP_START;
+	c->live = request_bool(r, "stream", false);
+	c->order.kind = SPAWN_CALL;
+	c->order.timeout_us = request_us(r, "timeout_s", c->background ? 0 : o->timeout_us);
+	if (request_bool(r, "stdin", false))
+		c->order.flags |= SPAWN_STDIN;
+	if (request_bool(r, "track_files", o->track_files))
+		c->order.flags |= SPAWN_TRACK;
+	if (pty) {
+		c->order.flags |= SPAWN_PTY;
+		c->order.rows = (unsigned short)json_integer_value(json_object_get(pty, "rows"));
+		c->order.cols = (unsigned short)json_integer_value(json_object_get(pty, "cols"));
+	}
+	if (r->op == OP_RUN_CODE && take_code(c, r, e) < 0)
+		return -1;
+	return words_of(r, o, &c->fds.words, e);
+}
+
+static int admit(struct session *s, const struct sandbox *sb, struct ses_error *e)
+{
+	if (sb->state == SANDBOX_CLOSING)
+		return ses_error_set(e, SES_CLOSED, "sandbox %u is closed", sb->number);
+	if (s->calls >= SES_CALLS_MAX || s->queued >= s->queue_max)
+		return ses_error_set(e, SES_BUSY, "%u calls run and %u wait: no more can", s->boxes,
+				     s->queued);
+	return 0;
+}
+
+static void enqueue(struct call *c)
+{
+	struct session *s = c->s;
+
+	c->queued_at = loop_now();
+	*s->queue_end = c;
+	s->queue_end = &c->next_queued;
+	s->queued++;
+}
+
+static void dequeue(struct call *c)
+{
+	struct session *s = c->s;
+
+	for (struct call **p = &s->queue; *p; p = &(*p)->next_queued)
+		if (*p == c) {
+			*p = c->next_queued;
+			if (!*p)
+				s->queue_end = p;
+			s->queued--;
+			break;
+		}
+	c->next_queued = NULL;
+}
+
+void call_begin(struct session *s, const struct request *r)
+{
+	struct sandbox *sb = sandbox_of(s, r);
+	struct ses_error e;
+	struct call *c;
+
+	if (!sb)
+		return;
+	if (admit(s, sb, &e) < 0) {
+		reply_fail(s, r->id, &e);
+		return;
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		reply_refuse(s, r->id, SES_SYSTEM, "out of memory");
+		return;
+	}
+	c->s = s;
+	c->sb = sb;
+	c->fds = (struct spawn_fds){ -1, -1, -1, -1, -1, -1 };
+	c->control = c->in = c->out.fd = c->err.fd = -1;
+	if (take_order(c, r, &e) < 0) {
+		reply_fail(s, r->id, &e);
+		spawn_fds_close(&c->fds);
+		free(c);
+		return;
+	}
+	c->pending.cancel = cancel_by;
+	pending_add(s, &c->pending, r->id, c);
+	c->next_of_sandbox = sb->calls;
+	sb->calls = c;
+	s->calls++;
+	enqueue(c);
+	call_pump_queue(s);
+}
+
+/* Calls of a sandbox whose spawner is not there yet let others pass. */
+static struct call *next_ready(const struct session *s)
+{
+	struct call *c = s->queue;
+
+	while (c && c->sb->state == SANDBOX_OPENING)
+		c = c->next_queued;
+	return c;
+}
+
+void call_pump_queue(struct session *s)
+{
+	struct call *c;
+
+	if (s->pumping) /* what is started may end at once, and come here again */
+		return;
+	s->pumping = true;
+	while (s->boxes < s->boxes_max && (c = next_ready(s))) {
+		dequeue(c);
+		s->boxes++;
+		call_start(c);
+	}
+	s->pumping = false;
+}
+
+/* ---- from the queue to the box ---- */
+
+static int make_streams(struct call *c, struct err *e)
+{
+	_cleanup_fd_ int out = -1, err = -1, in = -1;
+	uint64_t cap = c->sb->options.output;
+	int mine;
+
+	if (fd_pipe(&out, &c->fds.out) < 0)
+		return err_sys(e, "a pipe");
+	if (stream_open(&c->out, c, "stdout", out, cap, e) < 0)
+		return -1;
+	out = -1;
+	if (!(c->order.flags & SPAWN_PTY)) {
+		if (fd_pipe(&err, &c->fds.err) < 0)
+			return err_sys(e, "a pipe");
+		if (stream_open(&c->err, c, "stderr", err, cap, e) < 0)
+			return -1;
+		err = -1;
+	}
+	if (!(c->order.flags & SPAWN_STDIN))
+		return 0;
+	if (fd_pipe(&c->fds.in, &in) < 0)
+		return err_sys(e, "a pipe");
+	mine = in;
+	if (call_stdin_open(c, in, e) < 0)
+		return -1;
+	in = -1;
+	return mine < 0;
+}
+
+static void on_control(void *ctx, unsigned events);
+
+static int make_control(struct call *c, struct err *e)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, "a socket");
+	c->control = pair[0];
+	c->fds.control = pair[1];
+	if (fcntl(c->control, F_SETFL, O_NONBLOCK) < 0)
+		return err_sys(e, "a socket");
+	return loop_add(&c->s->loop, &c->control_src, c->control, EPOLLIN, on_control, c, e);
+}
+
+static void lost(struct call *c, const char *why)
+{
+	if (c->cancelled)
+		result_fault(&c->result, FAULT_CANCELLED, NULL, "the call was cancelled");
+	else
+		result_fault(&c->result, FAULT_INIT_LOST, NULL, why);
+	call_ended(c);
+}
+
+static void call_start(struct call *c)
+{
+	struct sandbox *sb = c->sb;
+	struct err e;
+
+	c->state = CALL_STARTING;
+	c->order.queued_us = loop_now() - c->queued_at;
+	if (sb->outcome) {
+		c->result.outcome = json_deep_copy(sb->outcome);
+		call_ended(c);
+		return;
+	}
+	if (make_control(c, &e) < 0 || make_streams(c, &e) < 0) {
+		result_fault(&c->result, FAULT_STARTUP_FAILED, "spec", e.msg);
+		call_ended(c);
+		return;
+	}
+	if (spawn_send_call(sb->sock, &c->order, &c->fds) < 0) {
+		lost(c, "what makes the sandbox's boxes does not answer");
+		return;
+	}
+	spawn_fds_close(&c->fds);
+}
+
+static void send_order(struct call *c, enum spawn_kind kind, int sig, int rows, int cols)
+{
+	struct spawn_order o = { .kind = kind,
+				 .sig = sig,
+				 .rows = (unsigned short)rows,
+				 .cols = (unsigned short)cols };
+
+	/* A keeper that takes nothing has ended, or is about to be ended. */
+	spawn_send_order(c->control, &o);
+}
+
+static void call_started(struct call *c)
+{
+	if (c->state != CALL_STARTING)
+		return;
+	c->state = CALL_RUNNING;
+	if (c->background)
+		reply_done(c->s, c->pending.id, NULL);
+	else
+		reply_event(c->s, c->pending.id, "started", NULL);
+	for (int sig = 1; c->signals && sig < 64; sig++)
+		if (c->signals >> sig & 1)
+			send_order(c, SPAWN_SIGNAL, sig, 0, 0);
+	c->signals = 0;
+}
+
+/* What came with OUTCOME. */
+static int read_outcome(struct call *c, const int fds[2], struct err *e)
+{
+	char *text = NULL, *changes;
+	size_t n = 0, changes_n;
+	int rc;
+
+	if (spawn_map(fds[0], RESULT_OUTCOME_MAX, &text, &n, e) < 0)
+		return -1;
+	rc = result_read(&c->result, text ? text : "", n, e);
+	if (text)
+		munmap(text, n);
+	if (rc == 0 && fds[1] >= 0 &&
+	    spawn_map(fds[1], RESULT_CHANGES_MAX, &changes, &changes_n, e) == 0 && changes)
+		result_changes(&c->result, changes, changes_n);
+	return rc;
+}
+
+static void on_control(void *ctx, unsigned events)
+{
+	struct call *c = ctx;
+	struct spawn_event ev;
+	struct err e;
+	int fds[2], rc = spawn_recv_event(c->control, &ev, fds);
+
+	if (rc < 0 && errno == EAGAIN)
+		return;
+	if (rc == 1 && ev.kind == SPAWN_STARTED) {
+		call_started(c);
+	} else if (rc == 1 && ev.kind == SPAWN_OUTCOME) {
+		if (read_outcome(c, fds, &e) < 0)
+			lost(c, e.msg);
+		else
+			call_ended(c);
+	} else {
+		lost(c, "the process that kept the box has ended without a report");
+	}
+	if (rc == 1) {
+		fd_close(&fds[0]);
+		fd_close(&fds[1]);
+	}
+}
+
+/* ---- the end ---- */
+
+static void answer_cancels(struct call *c)
+{
+	for (size_t i = 0; i < c->n_cancels; i++)
+		reply_done(c->s, c->cancels[i], NULL);
+	free(c->cancels);
+	c->cancels = NULL;
+	c->n_cancels = 0;
+}
+
+static void close_control(struct call *c)
+{
+	if (c->control >= 0)
+		loop_remove(&c->s->loop, &c->control_src);
+	fd_close(&c->control);
+}
+
+/* The box is gone. */
+static void call_ended(struct call *c)
+{
+	struct session *s = c->s;
+	bool started = c->state == CALL_RUNNING;
+
+	c->state = CALL_ENDED;
+	s->boxes--;
+	spawn_fds_close(&c->fds);
+	close_control(c);
+	call_stdin_end(c);
+	if (c->background && !started)
+		reply_done(s, c->pending.id, NULL);
+	answer_cancels(c);
+	stream_finish(&c->out);
+	stream_finish(&c->err);
+	call_streams_done(c);
+	call_pump_queue(s);
+}
+
+void call_streams_done(struct call *c)
+{
+	if (c->state != CALL_ENDED || !stream_finished(&c->out) || !stream_finished(&c->err))
+		return;
+	if (c->out.kept.store)
+		relay_take(&c->out.kept, &c->result.out);
+	if (c->err.kept.store)
+		relay_take(&c->err.kept, &c->result.err);
+	c->state = CALL_KEPT;
+	if (c->background)
+		out_frame(&c->s->out, call_event(c, "ended"));
+	pump_drop(&c->pump);
+	if (!c->background || c->wait.id)
+		pump_wait(c->s, &c->pump, call_send, c);
+}
+
+static void call_send(void *ctx)
+{
+	struct call *c = ctx;
+	uint64_t id = c->background ? c->wait.id : c->pending.id;
+
+	c->state = CALL_SENDING;
+	if (result_send(&c->result, &c->s->out, id))
+		call_drop(c);
+	else
+		pump_wait(c->s, &c->pump, call_send, c);
+}
+
+void call_drop(struct call *c)
+{
+	struct session *s = c->s;
+	struct sandbox *sb = c->sb;
+
+	if (c->state == CALL_QUEUED)
+		dequeue(c);
+	else if (c->state < CALL_ENDED)
+		s->boxes--;
+	spawn_fds_close(&c->fds);
+	close_control(c);
+	call_stdin_end(c);
+	stream_close(&c->out);
+	stream_close(&c->err);
+	answer_cancels(c);
+	pump_drop(&c->pump);
+	pending_drop(s, &c->pending);
+	pending_drop(s, &c->wait);
+	result_free(&c->result);
+	for (struct call **p = &sb->calls; *p; p = &(*p)->next_of_sandbox)
+		if (*p == c) {
+			*p = c->next_of_sandbox;
+			break;
+		}
+	s->calls--;
+	loop_free(&s->loop, c);
+	sandbox_call_gone(sb);
+}
+
+/* ---- cancel, wait, and what a call can be told ---- */
+
+void call_cancel(struct call *c)
+{
+	struct session *s = c->s;
+	uint64_t id = c->pending.id;
+
+	c->cancelled = true;
+	if (c->state == CALL_QUEUED) {
+		if (c->wait.id)
+			reply_refuse(s, c->wait.id, SES_CANCELLED, "cancelled before it began");
+		reply_refuse(s, id, SES_CANCELLED, "cancelled before it began");
+		call_drop(c);
+	} else if (c->state < CALL_ENDED) {
+		send_order(c, SPAWN_CANCEL, 0, 0, 0);
+	}
+}
+
+static void cancel_by(struct session *s, void *owner, uint64_t by)
+{
+	struct call *c = owner;
+	bool ends = c->state == CALL_STARTING || c->state == CALL_RUNNING;
+	uint64_t *v = ends && c->n_cancels < CANCELS_MAX
+			      ? reallocarray(c->cancels, c->n_cancels + 1, sizeof(*v))
+			      : NULL;
+
+	if (v) {
+		c->cancels = v;
+		v[c->n_cancels++] = by;
+	}
+	call_cancel(c);
+	if (!v)
+		reply_done(s, by, NULL);
+}
+
+static void cancel_wait(struct session *s, void *owner, uint64_t by)
+{
+	struct call *c = owner;
+	uint64_t id = c->wait.id;
+
+	if (c->state == CALL_SENDING) { /* it is on its way */
+		reply_done(s, by, NULL);
+		return;
+	}
+	pending_drop(s, &c->wait);
+	pump_drop(&c->pump);
+	reply_refuse(s, id, SES_CANCELLED, "nobody waits for call %llu any more",
+		     (unsigned long long)c->pending.id);
+	reply_done(s, by, NULL);
+}
+
+static void call_wait(struct call *c, const struct request *r)
+{
+	if (!c->background || c->wait.id) {
+		reply_refuse(c->s, r->id, SES_NOT_FOUND, "call %llu %s",
+			     (unsigned long long)c->pending.id,
+			     c->background ? "is waited for already" : "was not begun by start");
+		return;
+	}
+	c->wait.cancel = cancel_wait;
+	pending_add(c->s, &c->wait, r->id, c);
+	if (c->state == CALL_KEPT)
+		pump_wait(c->s, &c->pump, call_send, c);
+}
+
+static void call_signal(struct call *c, const struct request *r)
+{
+	int sig = request_signal(r);
+
+	if (c->state < CALL_RUNNING)
+		c->signals |= UINT64_C(1) << (sig % 64);
+	else if (c->state == CALL_RUNNING)
+		send_order(c, SPAWN_SIGNAL, sig, 0, 0);
+	reply_done(c->s, r->id, NULL);
+}
+
+static void call_resize(struct call *c, const struct request *r)
+{
+	int rows = (int)request_int(r, "rows", 24), cols = (int)request_int(r, "cols", 80);
+
+	if (!(c->order.flags & SPAWN_PTY)) {
+		reply_refuse(c->s, r->id, SES_PROTOCOL, "call %llu was begun without \"pty\"",
+			     (unsigned long long)c->pending.id);
+		return;
+	}
+	c->order.rows = (unsigned short)rows;
+	c->order.cols = (unsigned short)cols;
+	if (c->state == CALL_STARTING || c->state == CALL_RUNNING)
+		send_order(c, SPAWN_RESIZE, 0, rows, cols);
+	reply_done(c->s, r->id, NULL);
+}
+
+static void call_ack(struct call *c, const struct request *r)
+{
+	size_t n = (size_t)request_int(r, "size", 0);
+
+	c->unacked -= n < c->unacked ? n : c->unacked;
+	if (c->s->acks && c->unacked < SES_WINDOW) {
+		stream_resume(&c->out);
+		stream_resume(&c->err);
+		call_streams_done(c);
+	}
+}
+
+void call_operation(struct session *s, const struct request *r)
+{
+	uint64_t id = (uint64_t)request_int(r, "call", 0);
+	struct pending *p = pending_find(s, id);
+
+	if (!p || p->cancel != cancel_by) {
+		if (r->op != OP_ACK)
+			reply_refuse(s, r->id, SES_NOT_FOUND, "there is no call %llu",
+				     (unsigned long long)id);
+		return;
+	}
+	switch (r->op) {
+	case OP_WAIT:
+		call_wait(p->owner, r);
+		break;
+	case OP_SIGNAL:
+		call_signal(p->owner, r);
+		break;
+	case OP_STDIN:
+		call_stdin(p->owner, r);
+		break;
+	case OP_RESIZE:
+		call_resize(p->owner, r);
+		break;
+	default:
+		call_ack(p->owner, r);
+		break;
+	}
+}

@@ -1,0 +1,86 @@
+/* Calls: one command in one box. A call waits in the queue, is given to the spawner of its sandbox,
+ * runs, and its outcome is sent: at once, or, when `start` began it, to whoever asks by `wait`. */
+#pragma once
+
+#include "box/relay.h"
+#include "session/result.h"
+#include "session/serve.h"
+#include "session/spawn.h"
+
+enum call_state {
+	CALL_QUEUED,
+	CALL_STARTING, /* the spawner has it */
+	CALL_RUNNING,
+	CALL_ENDED,   /* the box is gone; what it printed is taken */
+	CALL_KEPT,    /* the outcome waits for `wait` */
+	CALL_SENDING, /* the outcome is on its way */
+};
+
+struct stream {
+	struct call *call;
+	const char *name; /* "stdout" */
+	int fd;
+	struct source src;
+	struct relay kept;
+	bool held;     /* not read for want of room */
+	uint64_t left; /* after the end: what is still to be taken */
+};
+
+struct call {
+	struct session *s;
+	struct sandbox *sb;
+	struct call *next_of_sandbox, *next_queued;
+	struct pending pending; /* of the request; after `start` was answered, its id as a call */
+	struct pending wait;
+	uint64_t signals; /* a bit each, until the command runs */
+	enum call_state state;
+	bool background, live, cancelled;
+	uint64_t *cancels; /* ids of the `cancel`s that wait for the end */
+	size_t n_cancels;
+
+	struct spawn_call order;
+	struct spawn_fds fds; /* until the spawner has them */
+	uint64_t queued_at;
+	int control;
+	struct source control_src;
+	struct stream out, err;
+	size_t unacked;
+
+	int in; /* our end of the command's standard input */
+	struct source in_src;
+	char *in_data; /* of in_pending */
+	size_t in_at, in_n;
+	bool in_eof;
+	struct pending in_pending;
+
+	struct pump pump;
+	struct result result;
+};
+
+/* run, run_code, start; memfd: the payload, or -1. */
+void call_begin(struct session *s, const struct request *r);
+/* wait, cancel, signal, stdin, resize, ack */
+void call_operation(struct session *s, const struct request *r);
+/* Gives places to those that wait. */
+void call_pump_queue(struct session *s);
+/* Ends the box; the outcome is that of the cancel. */
+void call_cancel(struct call *c);
+/* Frees it, whatever it is doing; nothing is answered. */
+void call_drop(struct call *c);
+
+/* call_io.c */
+int stream_open(struct stream *t, struct call *c, const char *name, int fd, uint64_t cap,
+		struct err *e);
+/* Reads no more than is there now. */
+void stream_finish(struct stream *t);
+bool stream_finished(const struct stream *t);
+/* There may be room again. */
+void stream_resume(struct stream *t);
+void stream_close(struct stream *t);
+/* An event of the call, under its id or as a call's. */
+json_t *call_event(const struct call *c, const char *event);
+int call_stdin_open(struct call *c, int fd, struct err *e); /* fd is its own from then on */
+void call_stdin(struct call *c, const struct request *r);
+void call_stdin_end(struct call *c);
+/* Both streams are finished. */
+void call_streams_done(struct call *c);

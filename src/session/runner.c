@@ -1,0 +1,26 @@
+#include "session/runner.h"
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "session/runner_text.h"
+
+/* Shells read the whole before they begin, so that it is as with `sh -c`: the same name in
+ * messages, standard input for the code's own programs. */
+static const char runner_shell[] = "eval \"$(cat " SPAWN_CODE_PATH ")\"";
+static const char runner_bash[] = "eval \"$(<" SPAWN_CODE_PATH ")\"";
+
+static const struct {
+	const char *words[RUNNER_WORDS + 1];
+} rows[] = {
+	[SPAWN_PYTHON] = { { "python3", "-c", runner_python } },
+	[SPAWN_BASH] = { { "bash", "-c", runner_bash } },
+	[SPAWN_SH] = { { "sh", "-c", runner_shell } },
+	[SPAWN_NODE] = { { "node", "-e", runner_node } },
+};
+static_assert(sizeof(rows) / sizeof(rows[0]) == SPAWN_LANGUAGE_N, "a row for every language");
+
+char *const *runner_argv(enum spawn_language l)
+{
+	return (char *const *)(uintptr_t)rows[l].words;
+}

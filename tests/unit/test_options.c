@@ -1,0 +1,627 @@
+/* The table of a sandbox's options: what is taken, what it becomes for `cloche spawn`, what is refused by which name; and cloche.yaml. */
+#include "unit.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "session/config.h"
+#include "session/options_impl.h"
+#include "session/yaml_read.h"
+
+static struct ses_options o;
+static struct ses_error e;
+static char home[] = "/tmp/cloche-options-XXXXXX";
+
+static void cleanup(void)
+{
+	char path[200];
+
+	ses_options_free(&o);
+	if (strstr(home, "XXXXXX"))
+		return;
+	snprintf(path, sizeof(path), "%s/config/cloche.yaml", home);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/fifo", home);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/config", home);
+	rmdir(path);
+	rmdir(home);
+}
+
+/* A configuration of the test's own, or none. */
+static void config(const char *text)
+{
+	char path[200];
+	FILE *f;
+
+	if (!strstr(home, "XXXXXX"))
+		return;
+	ck_assert_ptr_nonnull(mkdtemp(home));
+	setenv("CLOCHE_HOME", home, 1);
+	if (!text)
+		return;
+	snprintf(path, sizeof(path), "%s/config", home);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/config/cloche.yaml", home);
+	f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static json_t *json(const char *text)
+{
+	json_error_t why;
+	json_t *v = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+
+	ck_assert_msg(v != NULL, "%s: %s", text, why.text);
+	return v;
+}
+
+static void takes(const char *given)
+{
+	json_t *v = json(given);
+
+	config(NULL);
+	ses_options_free(&o);
+	ck_assert_msg(ses_options_parse(v, &o, &e) == 0, "%s: %s", given, e.message);
+	json_decref(v);
+}
+
+static void refuses(const char *given, enum ses_error_type type, const char *option)
+{
+	json_t *v = json(given);
+
+	config(NULL);
+	memset(&e, 0, sizeof(e));
+	ck_assert_msg(ses_options_parse(v, &o, &e) == -1, "%s is taken", given);
+	ck_assert_msg(e.type == type && strcmp(e.option, option) == 0, "%s: %s %s: %s", given, ses_error_name(e.type), e.option, e.message);
+	ck_assert_msg(e.message[0] && !strchr(e.message, '\n'), "%s: %s", given, e.message);
+	json_decref(v);
+}
+
+static bool has(const char *word)
+{
+	for (size_t i = 0; i < o.words.n; i++)
+		if (strcmp(o.words.v[i], word) == 0)
+			return true;
+	return false;
+}
+
+static bool names(const char *option)
+{
+	char word[80];
+
+	snprintf(word, sizeof(word), "--%s", option);
+	for (size_t i = 0; i < o.words.n; i++)
+		if (strncmp(o.words.v[i], word, strlen(word)) == 0 && strchr("=", o.words.v[i][strlen(word)]))
+			return true;
+	return false;
+}
+
+START_TEST(defaults)
+{
+	takes("{}");
+	ck_assert_str_eq(o.image, "host");
+	ck_assert_str_eq(o.pull, "missing");
+	ck_assert(!o.workspace && !o.setup && !o.name && !o.platform && o.track_files && o.n_env == 0 && o.env[0] == NULL);
+	ck_assert_uint_eq(o.timeout_us, 30000000);
+	ck_assert_uint_eq(o.setup_timeout_us, 300000000);
+	ck_assert_uint_eq(o.image_timeout_us, 600000000);
+	ck_assert_uint_eq(o.output, 64 << 20);
+	ck_assert_uint_eq(o.workspace_max, UINT64_MAX);
+	ck_assert(has("--memory=512m") && has("--pids=256") && has("--tmp-size=64m") && has("--cap-drop=ALL") && has("--max-output=67108864b"));
+	/* what is off says nothing */
+	ck_assert(!names("network") && !names("supervised") && !names("no-pyc-cache") && !names("deps-writable") && !names("require-limits"));
+	ck_assert(!names("env") && !names("workspace") && !names("image") && !names("pull") && !names("user") && !names("cpus"));
+	ck_assert_uint_eq(json_object_size(o.effective), ses_option_n);
+	ck_assert_int_eq(ses_options_parse(NULL, &o, &e), 0);
+}
+END_TEST
+
+/* What each becomes. */
+static const struct {
+	const char *given, *word;
+} becomes[] = {
+	{ "{\"platform\": \"linux/arm64\"}", "--platform=linux/arm64" },
+	{ "{\"pull\": \"never\"}", "--pull=never" },
+	{ "{\"pyc_cache\": false}", "--no-pyc-cache" },
+	{ "{\"deps_readonly\": false}", "--deps-writable" },
+	{ "{\"workspace_max_bytes\": 1000}", "--workspace-max=1000b" },
+	{ "{\"git\": true}", "--git" },
+	{ "{\"mounts\": {\"/a b\": \"/c\"}}", "--volume=/a b:/c" },
+	{ "{\"mounts\": {\"/a\": [\"/c\", \"ro\"]}}", "--volume=/a:/c:ro" },
+	{ "{\"mounts\": {\"/a\": [\"/c\", \"rw\"]}}", "--volume=/a:/c:rw" },
+	{ "{\"tmpfs\": {\"/tmp\": \"512m\"}}", "--tmpfs=/tmp:512m" },
+	{ "{\"memory_mb\": 64}", "--memory=64m" },
+	{ "{\"memory_mb\": 64}", "--tmp-size=32m" },
+	{ "{\"memory_mb\": 5}", "--tmp-size=2m" },
+	{ "{\"memory_mb\": null}", "--memory=512m" },
+	{ "{\"cpus\": 1.5}", "--cpus=1.5" },
+	{ "{\"cpus\": 10}", "--cpus=10" },
+	{ "{\"cpus\": 0.01}", "--cpus=0.01" },
+	{ "{\"pids\": 7}", "--pids=7" },
+	{ "{\"max_output_bytes\": 1}", "--max-output=1b" },
+	{ "{\"shm_mb\": 8}", "--shm-size=8m" },
+	{ "{\"rlimits\": {\"address_space\": 4096, \"file_size\": 5, \"open_files\": 64}}", "--ulimit=as=4096" },
+	{ "{\"rlimits\": {\"address_space\": null, \"file_size\": 5, \"open_files\": 64}}", "--file-size=5" },
+	{ "{\"rlimits\": {\"open_files\": 64}}", "--open-files=64" },
+	{ "{\"enforce_limits\": false}", "--supervised" },
+	{ "{\"require_limits\": true}", "--require-limits" },
+	{ "{\"network\": true}", "--network=host" },
+	{ "{\"user\": \"node\"}", "--user=node" },
+	{ "{\"user\": 1000}", "--user=1000" },
+	{ "{\"user\": \"-q\"}", "--user=-q" },
+	{ "{\"uid_range\": true}", "--uid-range" },
+	{ "{\"cap_drop\": []}", "--cap-drop=NONE" },
+	{ "{\"cap_drop\": [\"CHOWN\", \"KILL\"]}", "--cap-drop=KILL" },
+	{ "{\"cap_add\": [\"NET_RAW\"]}", "--cap-add=NET_RAW" },
+	{ "{\"security_profile\": \"untrusted\"}", "--security-profile=untrusted" },
+	{ "{\"read_only\": true}", "--read-only" },
+	{ "{\"seccomp_rules\": [\"deny=sync\"]}", "--seccomp-rule=deny=sync" },
+	{ "{\"apparmor\": \"p\"}", "--apparmor=p" },
+	{ "{\"devices\": [\"/dev/null\"]}", "--device=/dev/null" },
+};
+
+START_TEST(words)
+{
+	takes(becomes[_i].given);
+	ck_assert_msg(has(becomes[_i].word), "%s: no %s", becomes[_i].given, becomes[_i].word);
+}
+END_TEST
+
+START_TEST(words_that_are_not_there)
+{
+	takes("{\"tmpfs\": {}}");
+	ck_assert(!names("tmp-size") && !names("tmpfs"));
+	takes("{\"tmpfs\": {\"/x\": \"1m\"}}");
+	ck_assert(!names("tmp-size"));
+	takes("{\"cap_drop\": []}");
+	ck_assert(!has("--cap-drop=ALL"));
+	takes("{\"prewarm\": 0, \"persist\": false, \"egress_allow\": null, \"persist_ttl_s\": null}");
+}
+END_TEST
+
+static const struct {
+	const char *given, *option;
+} wrong[] = {
+	{ "[]", "" },
+	{ "{\"memory\": 512}", "memory" },
+	{ "{\"image\": \"\"}", "image" },
+	{ "{\"image\": 5}", "image" },
+	{ "{\"image\": \"a\\u0000b\"}", "image" },
+	{ "{\"pull\": \"Never\"}", "pull" },
+	{ "{\"pull\": \"\"}", "pull" },
+	{ "{\"pull\": \"missing|always\"}", "pull" },
+	{ "{\"platform\": 1}", "platform" },
+	{ "{\"image_timeout_s\": 0}", "image_timeout_s" },
+	{ "{\"pyc_cache\": 1}", "pyc_cache" },
+	{ "{\"setup\": \"\"}", "setup" },
+	{ "{\"setup\": [\"pip\"]}", "setup" },
+	{ "{\"setup_memory_mb\": 3}", "setup_memory_mb" },
+	{ "{\"setup_timeout_s\": \"1\"}", "setup_timeout_s" },
+	{ "{\"deps_readonly\": \"no\"}", "deps_readonly" },
+	{ "{\"workspace\": \"work\"}", "workspace" },
+	{ "{\"workspace\": \"\"}", "workspace" },
+	{ "{\"workspace_max_bytes\": 0}", "workspace_max_bytes" },
+	{ "{\"workspace_max_bytes\": 1.5}", "workspace_max_bytes" },
+	{ "{\"git\": \"true\"}", "git" },
+	{ "{\"track_files\": 0}", "track_files" },
+	{ "{\"mounts\": [\"/a:/b\"]}", "mounts" },
+	{ "{\"mounts\": {\"a\": \"/b\"}}", "mounts" },
+	{ "{\"mounts\": {\"/a:/etc\": \"ro\"}}", "mounts" },
+	{ "{\"mounts\": {\"/a\": \"/b:ro\"}}", "mounts" },
+	{ "{\"mounts\": {\"/a\": [\"/b\"]}}", "mounts" },
+	{ "{\"mounts\": {\"/a\": [\"/b\", \"rx\"]}}", "mounts" },
+	{ "{\"mounts\": {\"/a\": [\"/b\", \"r\\u0000\"]}}", "mounts" },
+	{ "{\"mounts\": {\"/a\": [\"/b\", \"ro\", \"ro\"]}}", "mounts" },
+	{ "{\"mounts\": {\"/a\": null}}", "mounts" },
+	{ "{\"mounts\": {\"/a\": \"/b\\u0000c\"}}", "mounts" },
+	{ "{\"tmpfs\": {\"/tmp\": 512}}", "tmpfs" },
+	{ "{\"tmpfs\": {\"/t:mp\": \"512m\"}}", "tmpfs" },
+	{ "{\"tmpfs\": {\"/tmp\": \"5:12m\"}}", "tmpfs" },
+	{ "{\"tmpfs\": \"/tmp\"}", "tmpfs" },
+	{ "{\"memory_mb\": 3}", "memory_mb" },
+	{ "{\"memory_mb\": 512.0}", "memory_mb" },
+	{ "{\"memory_mb\": true}", "memory_mb" },
+	{ "{\"memory_mb\": -512}", "memory_mb" },
+	{ "{\"memory_mb\": \"512\"}", "memory_mb" },
+	{ "{\"memory_mb\": 9223372036854775807}", "memory_mb" },
+	{ "{\"cpus\": 0}", "cpus" },
+	{ "{\"cpus\": true}", "cpus" },
+	{ "{\"cpus\": 1e300}", "cpus" },
+	{ "{\"pids\": 0}", "pids" },
+	{ "{\"pids\": 4194304}", "pids" },
+	{ "{\"timeout_s\": 0}", "timeout_s" },
+	{ "{\"timeout_s\": -1}", "timeout_s" },
+	{ "{\"timeout_s\": null}", "timeout_s" },
+	{ "{\"timeout_s\": true}", "timeout_s" },
+	{ "{\"timeout_s\": 1e9}", "timeout_s" },
+	{ "{\"max_output_bytes\": 0}", "max_output_bytes" },
+	{ "{\"shm_mb\": 0}", "shm_mb" },
+	{ "{\"rlimits\": {\"nofile\": 5}}", "rlimits" },
+	{ "{\"rlimits\": {\"open_files\": 0}}", "rlimits" },
+	{ "{\"rlimits\": {\"open_files\": true}}", "rlimits" },
+	{ "{\"rlimits\": 5}", "rlimits" },
+	{ "{\"enforce_limits\": 0}", "enforce_limits" },
+	{ "{\"require_limits\": \"yes\"}", "require_limits" },
+	{ "{\"network\": \"host\"}", "network" },
+	{ "{\"user\": \"\"}", "user" },
+	{ "{\"user\": -1}", "user" },
+	{ "{\"user\": 4294967296}", "user" },
+	{ "{\"user\": true}", "user" },
+	{ "{\"env\": {\"\": \"x\"}}", "env" },
+	{ "{\"env\": {\"A=B\": \"x\"}}", "env" },
+	{ "{\"env\": {\"A\\nB\": \"x\"}}", "env" },
+	{ "{\"env\": {\"A\": \"x\\u0000y\"}}", "env" },
+	{ "{\"env\": {\"A\": 1}}", "env" },
+	{ "{\"env\": {\"A\": null}}", "env" },
+	{ "{\"env\": [\"A=1\"]}", "env" },
+	{ "{\"cap_drop\": \"ALL\"}", "cap_drop" },
+	{ "{\"cap_drop\": [1]}", "cap_drop" },
+	{ "{\"cap_drop\": [\"\"]}", "cap_drop" },
+	{ "{\"cap_add\": \"NET_RAW\"}", "cap_add" },
+	{ "{\"security_profile\": \"none\"}", "security_profile" },
+	{ "{\"security_profile\": true}", "security_profile" },
+	{ "{\"read_only\": \"ro\"}", "read_only" },
+	{ "{\"seccomp_rules\": {\"allow\": []}}", "seccomp_rules" },
+	{ "{\"apparmor\": \"\"}", "apparmor" },
+	{ "{\"devices\": \"/dev/null\"}", "devices" },
+	{ "{\"profiles\": \"vcpu:x\"}", "profiles" },
+	{ "{\"profiles\": [\"vcpu:x\"]}", "profiles" },
+	{ "{\"profiles\": [\"x\"]}", "profiles" },
+	{ "{\"profiles\": [\"defaults:x\"]}", "profiles" },
+	{ "{\"profiles\": [\"vcpu\"]}", "profiles" },
+	{ "{\"name\": \"a/b\"}", "name" },
+	{ "{\"name\": \"\"}", "name" },
+	{ "{\"on_stdout\": null}", "on_stdout" },
+};
+
+START_TEST(refusals)
+{
+	refuses(wrong[_i].given, SES_OPTION, wrong[_i].option);
+}
+END_TEST
+
+static const struct {
+	const char *given, *option;
+} later[] = {
+	{ "{\"prewarm\": 1}", "prewarm" },	     { "{\"prewarm\": \"auto\"}", "prewarm" },
+	{ "{\"persist\": true}", "persist" },	     { "{\"persist_ttl_s\": 3600}", "persist_ttl_s" },
+	{ "{\"egress_allow\": []}", "egress_allow" }, { "{\"egress_allow\": [\"x.example\"]}", "egress_allow" },
+};
+
+START_TEST(what_comes_later)
+{
+	refuses(later[_i].given, SES_UNSUPPORTED, later[_i].option);
+}
+END_TEST
+
+START_TEST(messages)
+{
+	refuses("{\"memory_mb\": 3}", SES_OPTION, "memory_mb");
+	ck_assert_str_eq(e.message, "memory_mb: an integer of MiB from 4 to 8388608 is wanted, not 3");
+	ck_assert_str_eq(e.allowed, "an integer of MiB from 4 to 8388608");
+	refuses("{\"pull\": \"x\"}", SES_OPTION, "pull");
+	ck_assert_str_eq(e.allowed, "one of missing, always, never");
+	refuses("{\"cap_drop\": \"ALL\"}", SES_OPTION, "cap_drop");
+	ck_assert_str_eq(e.message, "cap_drop: an array of strings, such as [\"ALL\"] is wanted, not the string \"ALL\"");
+	refuses("{\"timeout\": 3}", SES_OPTION, "timeout");
+	ck_assert_str_eq(e.message, "there is no option \"timeout\"; did you mean timeout_s?");
+	refuses("{\"image\": \"\", \"x\\u001b[2J\": 1}", SES_OPTION, "image");
+	refuses("{\"x\\u001b[2J\": 1}", SES_OPTION, "x\033[2J");
+	ck_assert_ptr_null(strchr(e.message, '\033'));
+	refuses("{\"apparmor\": [\"\\u001b\"]}", SES_OPTION, "apparmor");
+}
+END_TEST
+
+START_TEST(environment)
+{
+	takes("{\"env\": {\"A\": \"1\", \"B C\": \"x=y\\nz\", \"E\": \"\"}}");
+	ck_assert_uint_eq(o.n_env, 3);
+	ck_assert_str_eq(o.env[0], "A=1");
+	ck_assert_str_eq(o.env[1], "B C=x=y\nz");
+	ck_assert_str_eq(o.env[2], "E=");
+	ck_assert_ptr_null(o.env[3]);
+	/* a secret is in no process's argv */
+	for (size_t i = 0; i < o.words.n; i++)
+		ck_assert_ptr_null(strstr(o.words.v[i], "x=y"));
+}
+END_TEST
+
+START_TEST(spawn_words)
+{
+	struct ses_words w;
+
+	takes("{\"image\": \"debian:12\", \"workspace\": \"/w\"}");
+	ck_assert_str_eq(o.workspace, "/w");
+	ck_assert_int_eq(ses_options_spawn(&o, &(struct ses_place){ .workspace = "/w" }, &w, &e), 0);
+	ck_assert_str_eq(w.v[0], "spawn");
+	ck_assert_str_eq(w.v[1], "--image=debian:12");
+	ck_assert_str_eq(w.v[2], "--workspace=/w");
+	ck_assert_uint_eq(w.n, o.words.n + 3);
+	ck_assert_ptr_null(w.v[w.n]);
+	ses_words_free(&w);
+	ck_assert_int_eq(ses_options_spawn(&o, &(struct ses_place){ .image = "local/x" }, &w, &e), 0);
+	ck_assert_str_eq(w.v[1], "--image=local/x");
+	ses_words_free(&w);
+}
+END_TEST
+
+static bool word_of(const struct ses_words *w, const char *word)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (strcmp(w->v[i], word) == 0)
+			return true;
+	return false;
+}
+
+START_TEST(setup_words)
+{
+	struct ses_words w;
+	char *name, *other;
+
+	takes("{\"setup\": \"pip install x\", \"memory_mb\": 100, \"env\": {\"K\": \"secret\"}, \"cpus\": 2}");
+	ck_assert_int_eq(ses_options_setup(&o, NULL, o.setup, 0, &w, &name, &e), 0);
+	ck_assert_str_eq(w.v[0], "setup");
+	ck_assert(word_of(&w, "--image=host") && word_of(&w, "--memory=400m") && word_of(&w, "--timeout=300000ms") && word_of(&w, "--env=K") &&
+		  word_of(&w, "--cpus=2"));
+	ck_assert_str_eq(w.v[w.n - 1], "pip install x");
+	ck_assert_str_eq(w.v[w.n - 4], "--");
+	for (size_t i = 0; i < w.n; i++)
+		ck_assert_ptr_null(strstr(w.v[i], "secret"));
+	ck_assert_int_eq(strncmp(name, "local/setup-", 12), 0);
+	ses_words_free(&w);
+	/* the same again has the same name; another base, command or variable another one */
+	ck_assert_int_eq(ses_options_setup(&o, "host", "pip install x", 5, &w, &other, &e), 0);
+	ck_assert_str_eq(name, other);
+	ck_assert(word_of(&w, "--timeout=1ms"));
+	ses_words_free(&w);
+	free(other);
+	ck_assert_int_eq(ses_options_setup(&o, name, o.setup, 0, &w, &other, &e), 0);
+	ck_assert_str_ne(name, other);
+	ck_assert(strncmp(w.v[1], "--image=local/setup-", 20) == 0);
+	ses_words_free(&w);
+	free(other);
+	takes("{\"setup\": \"pip install x\", \"env\": {\"K\": \"other\"}, \"setup_memory_mb\": 77, \"setup_timeout_s\": 1.5}");
+	ck_assert_int_eq(ses_options_setup(&o, NULL, o.setup, 0, &w, &other, &e), 0);
+	ck_assert_str_ne(name, other);
+	ck_assert(word_of(&w, "--memory=77m") && word_of(&w, "--timeout=1500ms"));
+	ses_words_free(&w);
+	free(other);
+	free(name);
+}
+END_TEST
+
+static void blames(enum err_kind kind, enum err_stage stage, const char *msg, enum ses_error_type type, const char *option, const char *says)
+{
+	struct err why = { .kind = kind, .stage = stage };
+
+	snprintf(why.msg, sizeof(why.msg), "%s", msg);
+	ck_assert_msg(ses_options_blame(&why, "rule", &e), "%s", msg);
+	ck_assert_int_eq(e.type, type);
+	ck_assert_str_eq(e.option, option);
+	ck_assert_str_eq(e.message, says);
+	ck_assert_str_eq(e.rule, "rule");
+}
+
+START_TEST(what_the_spawner_refuses)
+{
+	struct err why = { .kind = ERR_SYS, .stage = STAGE_MOUNT, .msg = "--memory: no" };
+
+	blames(ERR_USAGE, STAGE_SPEC, "--shm-size is larger than --memory", SES_OPTION, "shm_mb", "shm_mb is larger than memory_mb");
+	blames(ERR_USAGE, STAGE_SPEC, "--require-limits and --supervised contradict each other", SES_OPTION, "require_limits",
+	       "require_limits and enforce_limits contradict each other");
+	blames(ERR_REFUSED, STAGE_MOUNT, "-v /etc:/x: refused by the rule /etc", SES_MOUNT_REFUSED, "mounts",
+	       "mounts /etc:/x: refused by the rule /etc");
+	blames(ERR_REFUSED, STAGE_WORKSPACE, "--workspace /: refused", SES_MOUNT_REFUSED, "workspace", "workspace /: refused");
+	blames(ERR_USAGE, STAGE_MOUNT, "-v /none:/x: no such file", SES_OPTION, "mounts", "mounts /none:/x: no such file");
+	blames(ERR_USAGE, STAGE_SPEC, "--ulimit as=x: bad", SES_OPTION, "rlimits", "rlimits as=x: bad");
+	blames(ERR_REFUSED, STAGE_MOUNT, "a device", SES_MOUNT_REFUSED, "mounts", "a device");
+	/* what is not the options' fault, and text of another's that looks like an option */
+	ck_assert(!ses_options_blame(&why, NULL, &e));
+	why = (struct err){ .kind = ERR_REFUSED, .stage = STAGE_IMAGE, .msg = "a:--memory b" };
+	ck_assert(!ses_options_blame(&why, NULL, &e));
+}
+END_TEST
+
+/* ---- cloche.yaml ---- */
+
+#define YAML                                                                                                                      \
+	"defaults:\n  memory_mb: 1024\n  pull: never\n  env: {A: \"1\"}\nvcpu:\n  heavy: {cpus: 2.5, memory_mb: 2048}\n  small:\n    pids: 9\n" \
+	"vdisk:\n  scratch:\n    size: 16m\n  at: {path: /at, size: 1m}\nvgpio:\n  leds:\n    devices: [/dev/null, /dev/zero]\n"
+
+START_TEST(profiles)
+{
+	config(YAML);
+	takes("{}");
+	ck_assert(has("--memory=1024m") && has("--pull=never") && !names("cpus") && o.n_env == 1);
+	takes("{\"memory_mb\": null, \"profiles\": [\"vcpu:heavy\", \"vdisk:scratch\", \"vdisk:at\", \"vgpio:leds\"]}");
+	ck_assert(has("--memory=2048m") && has("--cpus=2.5") && has("--pids=256"));
+	ck_assert(has("--tmpfs=/vdisk/scratch:16m") && has("--tmpfs=/at:1m") && has("--tmp-size=64m"));
+	ck_assert(has("--device=/dev/null") && has("--device=/dev/zero"));
+	takes("{\"memory_mb\": 100, \"cpus\": 1, \"profiles\": [\"vcpu:heavy\"]}"); /* what is given counts more */
+	ck_assert(has("--memory=100m") && has("--cpus=1") && !has("--memory=2048m"));
+	takes("{\"profiles\": [\"vcpu:small\"], \"pull\": \"always\"}");
+	ck_assert(has("--pids=9") && has("--memory=1024m") && has("--pull=always"));
+	refuses("{\"profiles\": [\"vcpu:heavy\", \"vcpu:small\"]}", SES_OPTION, "profiles");
+	refuses("{\"profiles\": [\"vgpio:leds\", \"vgpio:leds\"]}", SES_OPTION, "profiles");
+	refuses("{\"profiles\": [\"vcpu:none\"]}", SES_OPTION, "profiles");
+	ck_assert_ptr_nonnull(strstr(e.message, "there are heavy, small"));
+}
+END_TEST
+
+START_TEST(a_wrong_file_opens_nothing)
+{
+	config("defaults:\n  memory: 5\n");
+	refuses("{}", SES_OPTION, "");
+	ck_assert_ptr_nonnull(strstr(e.message, "/config/cloche.yaml:2:3: no key \"memory\""));
+}
+END_TEST
+
+static const struct {
+	const char *text, *says;
+} wrong_files[] = {
+	{ "nope: 1\n", "1:1: no key \"nope\"" },
+	{ "vcpus: {}\n", "1:1: no key \"vcpus\" is known here; did you mean vcpu?" },
+	{ "- a\n", "1:1: cloche.yaml: a map is wanted" },
+	{ "defaults: 5\n", "1:11: defaults: a map is wanted" },
+	{ "defaults:\n  memory_mb: 5\n  memory_mb: 6\n", "3:3: \"memory_mb\" is given twice; first in line 2" },
+	{ "vcpu: {a: {cpus: 1}, a: {cpus: 2}}\n", "1:22: \"a\" is given twice" },
+	{ "defaults: {setup: x}\n", "1:12: setup is for one sandbox alone" },
+	{ "defaults: {workspace: /x}\n", "1:12: workspace is for one sandbox alone" },
+	{ "defaults: {prewarm: 0}\n", "1:12: prewarm is for one sandbox alone" },
+	{ "defaults: {egress_allow: []}\n", "1:26: egress_allow: this release" },
+	{ "defaults: {memory_mb: 1g}\n", "1:23: memory_mb: an integer of MiB" },
+	{ "defaults: {memory_mb: \"512\"}\n", "1:23: memory_mb: an integer" },
+	{ "defaults: {network: yes}\n", "1:21: network: true or false is wanted" },
+	{ "defaults: {timeout_s: 0}\n", "1:23: timeout_s: a number of seconds" },
+	{ "defaults: {timeout_s: ~}\n", "1:23: timeout_s: a number of seconds" },
+	{ "defaults: {cap_drop: ALL}\n", "1:22: cap_drop: an array" },
+	{ "vcpu: {a: {memory: 1}}\n", "1:12: no key \"memory\" is known here; did you mean memory_mb?" },
+	{ "vcpu: {a: {cpus: 0}}\n", "1:18: cpus: a number" },
+	{ "vcpu: {a: {}}\n", "1:11: a: it says nothing" },
+	{ "vcpu: {a: }\n", "1:11: a: a map is wanted" },
+	{ "vcpu: {.a: {cpus: 1}}\n", "1:8: \".a\" is no name of a profile" },
+	{ "vcpu: {\"a b\": {cpus: 1}}\n", "1:8: \"a b\" is no name" },
+	{ "vdisk: {a: {path: /x}}\n", "1:12: a: it needs a size" },
+	{ "vdisk: {a: {size: 5}}\n", "1:19: size: a size with its unit" },
+	{ "vdisk: {a: {size: \"5\"}}\n", "1:12: a: \"/vdisk/a:5\": the size needs a unit" },
+	{ "vdisk: {a: {size: 5m, path: x}}\n", "1:12: a:" },
+	{ "vdisk: {a: {size: 5m, path: /a:b}}\n", "1:12: a:" },
+	{ "vgpio: {a: {devices: /dev/null}}\n", "1:22: devices: an array" },
+	{ "a: &x 1\n", "1:4: no anchors (&x)" },
+	{ "vcpu: &x {a: {cpus: 1}}\nvdisk: *x\n", "1:7: no anchors" },
+	{ "vcpu: *x\n", "1:7: no aliases (*x)" },
+	{ "vcpu: !!map {}\n", "1:7: no tags" },
+	{ "vcpu: {a: {<<: {cpus: 1}}}\n", "1:12: no merge keys" },
+	{ "? [a]\n: 1\n", "1:3: a key is a word" },
+	{ "vcpu: {}\n---\nvdisk: {}\n", "2:1: a second document" },
+	{ "defaults: {image: \"a\\0b\"}\n", "1:19: it holds a NUL" },
+	{ "a: [[[[[[[[[[1]]]]]]]]]]\n", "nested deeper than 8" },
+	{ "defaults:\n\tmemory_mb: 5\n", "found character that cannot start any token" },
+	{ "defaults: {\n", "2:1: while parsing a flow node" },
+	{ "\xff\xfe\x00", "1:1:" },
+	{ "defaults: \x01\n", "control characters" },
+};
+
+START_TEST(wrong_configurations)
+{
+	struct ses_config c = { 0 };
+	struct err why = { 0 };
+
+	ck_assert_msg(ses_config_read(wrong_files[_i].text, strlen(wrong_files[_i].text), &c, &why) == -1, "%s", wrong_files[_i].text);
+	ck_assert_msg(strstr(why.msg, wrong_files[_i].says), "%s: %s", wrong_files[_i].text, why.msg);
+	ck_assert_int_eq(why.kind, ERR_USAGE);
+	ck_assert(!c.there && !c.defaults && !c.vcpu);
+}
+END_TEST
+
+START_TEST(right_configurations)
+{
+	static const char *const right[] = { "", "# nothing\n", "---\n", "~\n", "vcpu:\n", "defaults: {}\n", YAML, "\"vcpu\": {'a': {\"cpus\": 1}}\n" };
+	struct ses_config c = { 0 };
+	struct err why;
+
+	for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+		ck_assert_msg(ses_config_read(right[i], strlen(right[i]), &c, &why) == 0, "%s: %s", right[i], why.msg);
+		ses_config_free(&c);
+	}
+}
+END_TEST
+
+START_TEST(bounds_of_a_configuration)
+{
+	static char text[YAML_BYTES_MAX + 2];
+	struct ses_config c = { 0 };
+	struct err why;
+	size_t n;
+
+	memset(text, '\n', sizeof(text));
+	ck_assert_int_eq(ses_config_read(text, YAML_BYTES_MAX, &c, &why), 0);
+	ses_config_free(&c);
+	ck_assert_int_eq(ses_config_read(text, YAML_BYTES_MAX + 1, &c, &why), -1);
+	n = (size_t)sprintf(text, "defaults: {devices: [");
+	for (size_t i = 0; i < YAML_NODES_MAX; i++)
+		n += (size_t)sprintf(text + n, "a,");
+	n += (size_t)sprintf(text + n, "]}");
+	ck_assert_int_eq(ses_config_read(text, n, &c, &why), -1);
+	ck_assert_ptr_nonnull(strstr(why.msg, "more than 4096 values"));
+	n = (size_t)sprintf(text, "defaults: {image: ");
+	memset(text + n, 'a', YAML_SCALAR_MAX + 1);
+	n += YAML_SCALAR_MAX + 1;
+	n += (size_t)sprintf(text + n, "}");
+	ck_assert_int_eq(ses_config_read(text, n, &c, &why), -1);
+	ck_assert_ptr_nonnull(strstr(why.msg, "longer than"));
+}
+END_TEST
+
+START_TEST(files_that_are_none)
+{
+	struct ses_config c = { 0 };
+	char path[200];
+	struct err why;
+
+	config("vcpu: {}\n");
+	ck_assert_int_eq(ses_config_load(NULL, &c, &why), 0);
+	ck_assert(c.there);
+	ses_config_free(&c);
+	snprintf(path, sizeof(path), "%s/fifo", home);
+	ck_assert_int_eq(mkfifo(path, 0600), 0); /* nobody waits for a writer */
+	ck_assert_int_eq(ses_config_load(path, &c, &why), -1);
+	ck_assert_ptr_nonnull(strstr(why.msg, "no regular file"));
+	ck_assert_int_eq(ses_config_load(home, &c, &why), -1);
+	ck_assert_int_eq(ses_config_load("/nonexistent/cloche.yaml", &c, &why), -1);
+	snprintf(path, sizeof(path), "%s/config/cloche.yaml", home);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(ses_config_load(NULL, &c, &why), 0);
+	ck_assert(!c.there);
+}
+END_TEST
+
+/* Each row can be told, its default is right by its own rule, and its word is one of cloche run's. */
+START_TEST(the_table)
+{
+	for (size_t i = 0; i < ses_option_n; i++) {
+		const struct ses_option *row = &ses_option_table[i];
+		json_t *v = json(row->dflt);
+		char expects[300];
+
+		ck_assert_msg(ses_option_check(row, v, &e) == 0, "%s: %s", row->name, e.message);
+		ses_option_expects(row, expects);
+		ck_assert(expects[0] && row->help[0] && row->since[0]);
+		ck_assert_ptr_eq(ses_option_find(row->name), row);
+		json_decref(v);
+	}
+	ck_assert_ptr_null(ses_option_find(""));
+}
+END_TEST
+
+static void fill(TCase *tc)
+{
+	tcase_add_checked_fixture(tc, NULL, cleanup);
+	tcase_add_test(tc, defaults);
+	tcase_add_loop_test(tc, words, 0, (int)(sizeof(becomes) / sizeof(becomes[0])));
+	tcase_add_test(tc, words_that_are_not_there);
+	tcase_add_loop_test(tc, refusals, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
+	tcase_add_loop_test(tc, what_comes_later, 0, (int)(sizeof(later) / sizeof(later[0])));
+	tcase_add_test(tc, messages);
+	tcase_add_test(tc, environment);
+	tcase_add_test(tc, spawn_words);
+	tcase_add_test(tc, setup_words);
+	tcase_add_test(tc, what_the_spawner_refuses);
+	tcase_add_test(tc, profiles);
+	tcase_add_test(tc, a_wrong_file_opens_nothing);
+	tcase_add_loop_test(tc, wrong_configurations, 0, (int)(sizeof(wrong_files) / sizeof(wrong_files[0])));
+	tcase_add_test(tc, right_configurations);
+	tcase_add_test(tc, bounds_of_a_configuration);
+	tcase_add_test(tc, files_that_are_none);
+	tcase_add_test(tc, the_table);
+}
+
+int main(void)
+{
+	return unit_main("options", fill);
+}
