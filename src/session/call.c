@@ -398,7 +398,7 @@ void call_drop(struct call *c)
 		}
 	s->calls--;
 	loop_free(&s->loop, c);
-	sandbox_call_gone(sb);
+	sandbox_part_gone(sb);
 }
 
 /* ---- cancel, wait, and what a call can be told ---- */

@@ -15,6 +15,7 @@
 #include "base/path.h"
 #include "session/call.h"
 #include "session/child.h"
+#include "session/files.h"
 #include "session/spawn.h"
 #include "state/dirs.h"
 
@@ -305,9 +306,7 @@ static int begin(struct sandbox *sb, struct ses_error *error)
 	struct ses_place at = { 0 };
 	struct err e;
 
-	if (!sb->options.workspace && make_workspace(sb, &e) < 0)
-		return ses_error_set(error, SES_SYSTEM, "%s", e.msg);
-	at.workspace = sb->options.workspace ? sb->options.workspace : sb->workspace;
+	at.workspace = *sb->own ? sb->workspace : sb->options.workspace;
 	if (ses_options_spawn(&sb->options, &at, &words, error) < 0)
 		return -1;
 	return start_spawner(sb, words.v, words.n, &e) < 0
@@ -324,34 +323,86 @@ static void cancel_open(struct session *s, void *owner, uint64_t by)
 	reply_done(s, by, NULL);
 }
 
-void sandbox_open(struct session *s, const struct request *r)
+/* A sandbox with these options, in the list; its `open` is request `id`. NULL: that is answered. */
+static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given)
 {
 	struct sandbox *sb = NULL;
 	struct ses_options options = { 0 };
 	struct ses_error e;
 
 	if (s->n_sandboxes >= SES_SANDBOXES_MAX)
-		reply_refuse(s, r->id, SES_BUSY, "%d sandboxes are open: no more can be",
+		reply_refuse(s, id, SES_BUSY, "%d sandboxes are open: no more can be",
 			     SES_SANDBOXES_MAX);
-	else if (ses_options_parse(request_json(r, "options"), &options, &e) < 0)
-		reply_fail(s, r->id, &e);
+	else if (ses_options_parse(given, &options, &e) < 0)
+		reply_fail(s, id, &e);
 	else if (!(sb = calloc(1, sizeof(*sb))))
-		reply_refuse(s, r->id, SES_SYSTEM, "out of memory");
+		reply_refuse(s, id, SES_SYSTEM, "out of memory");
 	if (!sb) {
 		ses_options_free(&options);
-		return;
+		return NULL;
 	}
 	sb->s = s;
 	sb->options = options;
+	sb->given = json_incref(given);
 	sb->number = ++s->last_sandbox;
 	sb->sock = sb->pidfd = sb->progress = -1;
 	sb->next = s->sandboxes;
 	s->sandboxes = sb;
 	s->n_sandboxes++;
 	sb->open.cancel = cancel_open;
-	pending_add(s, &sb->open, r->id, sb);
-	if (begin(sb, &e) < 0)
-		fail_open(sb, &e);
+	pending_add(s, &sb->open, id, sb);
+	return sb;
+}
+
+static void fail_open_err(struct sandbox *sb, const struct err *why)
+{
+	struct ses_error e;
+
+	ses_error_err(&e, why);
+	fail_open(sb, &e);
+}
+
+void sandbox_open(struct session *s, const struct request *r)
+{
+	struct sandbox *sb = sandbox_new(s, r->id, request_json(r, "options"));
+	struct ses_error error;
+	struct err e;
+
+	if (!sb)
+		return;
+	if (!sb->options.workspace && make_workspace(sb, &e) < 0)
+		fail_open_err(sb, &e);
+	else if (begin(sb, &error) < 0)
+		fail_open(sb, &error);
+}
+
+/* The copy is there. */
+static void forked(struct sandbox *to, json_t *error)
+{
+	uint64_t id = to->open.id;
+	struct ses_error e;
+
+	if (error) {
+		pending_drop(to->s, &to->open);
+		reply_done(to->s, id, json_pack("{s:o}", "error", error));
+		sandbox_end(to);
+	} else if (begin(to, &e) < 0) {
+		fail_open(to, &e);
+	}
+}
+
+void sandbox_fork(struct session *s, const struct request *r)
+{
+	struct sandbox *sb = sandbox_of(s, r), *to;
+	struct err e;
+
+	to = sb ? sandbox_new(s, r->id, sb->given) : NULL;
+	if (!to)
+		return;
+	if (make_workspace(to, &e) < 0)
+		fail_open_err(to, &e);
+	else
+		files_fork(sb, to, r->id, forked);
 }
 
 /* ---- close ---- */
@@ -367,27 +418,40 @@ static void sandbox_free(struct sandbox *sb)
 		}
 	s->n_sandboxes--;
 	ses_options_free(&sb->options);
+	json_decref(sb->given);
 	json_decref(sb->facts);
 	json_decref(sb->outcome);
 	loop_free(&s->loop, sb);
 }
 
-/* Its calls, then its spawner. */
+/* Its calls, then its processes, then its workspace. */
 static void maybe_gone(struct sandbox *sb)
 {
-	if (sb->state != SANDBOX_CLOSING || sb->calls)
+	if (sb->state != SANDBOX_CLOSING || sb->calls || sb->pidfd >= 0 || sb->files)
 		return;
-	close_sock(sb);
-	close_progress(sb);
-	if (sb->pidfd >= 0)
+	if (*sb->own && !sb->swept && !sb->s->ending) {
+		sb->swept = true;
+		files_remove(sb);
+	}
+	if (sb->files)
 		return;
 	reply_done(sb->s, sb->closing, NULL);
 	sandbox_free(sb);
 }
 
-void sandbox_call_gone(struct sandbox *sb)
+/* Without calls the spawner is told to go; it is waited for. */
+static void end_processes(struct sandbox *sb)
 {
+	if (sb->state == SANDBOX_CLOSING && !sb->calls) {
+		close_sock(sb);
+		close_progress(sb);
+	}
 	maybe_gone(sb);
+}
+
+void sandbox_part_gone(struct sandbox *sb)
+{
+	end_processes(sb);
 }
 
 void sandbox_close(struct session *s, const struct request *r)
@@ -404,8 +468,9 @@ void sandbox_close(struct session *s, const struct request *r)
 		else
 			call_cancel(c);
 	}
+	files_end(sb);
 	sb->state = SANDBOX_CLOSING;
-	maybe_gone(sb);
+	end_processes(sb);
 }
 
 void sandbox_end(struct sandbox *sb)
@@ -416,8 +481,10 @@ void sandbox_end(struct sandbox *sb)
 	sb->state = SANDBOX_FAILED; /* while its calls go, it stays */
 	while (sb->calls)
 		call_drop(sb->calls);
+	files_fork_drop(sb);
+	files_end(sb);
 	sb->state = SANDBOX_CLOSING;
-	maybe_gone(sb);
+	end_processes(sb);
 }
 
 json_t *sandbox_info(const struct sandbox *sb)

@@ -31,14 +31,19 @@ struct sandbox {
 	json_t *facts;	 /* what READY brought */
 	json_t *outcome; /* FAILED: of every call */
 	struct call *calls;
+	struct files *files; /* processes that work with its files */
+	bool swept;	     /* its directory is gone, or somebody is on it */
+	struct files *forking; /* the process that fills its workspace */
+	json_t *given;	     /* `options` of its open, for those that are forked off it */
 };
 
 void sandbox_open(struct session *s, const struct request *r);
 void sandbox_close(struct session *s, const struct request *r);
+void sandbox_fork(struct session *s, const struct request *r);
 /* The sandbox that a request names; NULL: the error is answered. */
 struct sandbox *sandbox_of(struct session *s, const struct request *r);
-/* A call of it is gone. */
-void sandbox_call_gone(struct sandbox *sb);
+/* A call of it, or a process, is gone. */
+void sandbox_part_gone(struct sandbox *sb);
 /* Ends all of it; later, frees it. */
 void sandbox_end(struct sandbox *sb);
 json_t *sandbox_info(const struct sandbox *sb);
