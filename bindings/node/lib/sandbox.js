@@ -118,7 +118,7 @@ class Sandbox {
 		return (await this.#ready()).request(op, { sandbox: this.#id, ...fields(given) }, extra).done;
 	}
 	async writeFile(file, data, options = {}) {
-		await this.#ask("write_file", { path: file, ...only(options, ["mode"], "writeFile") }, { feature: "files", payload: content(data, "data") });
+		return (await this.#ask("write_file", { path: file, ...only(options, ["mode"], "writeFile") }, { feature: "files", payload: content(data, "data") })).size;
 	}
 	async readFile(file, options = {}) {
 		const given = only(options, ["offset", "length", "maxBytes"], "readFile"), parts = [];
