@@ -175,8 +175,8 @@ export interface FileChange {
 	readonly path: string;
 	readonly change: "created" | "modified" | "deleted" | "renamed";
 	readonly size: number;
-	/** Of `renamed`: what it was. */
-	readonly from?: string;
+	/** Of `renamed`: what its path was. */
+	readonly previous: string | null;
 }
 
 /** A file of the workspace. */
@@ -314,8 +314,8 @@ export class Sandbox implements AsyncDisposable {
 	/** Starts a command in the background; it has no deadline unless one is given. */
 	start(argv: readonly string[], options?: StartOptions): Promise<Process>;
 
-	/** Writes a file of the workspace, and the directories above it. Paths are relative to the workspace, here and below. */
-	writeFile(path: string, data: string | Uint8Array, options?: { mode?: number | null }): Promise<void>;
+	/** Writes a file of the workspace, and the directories above it; resolves to its size. Paths are relative to the workspace, here and below. */
+	writeFile(path: string, data: string | Uint8Array, options?: { mode?: number | null }): Promise<number>;
 	/** Reads a file. More than `maxBytes` (64 MiB) is refused with `TooLarge`. */
 	readFile(path: string, options?: { offset?: number | null; length?: number | null; maxBytes?: number | null }): Promise<Uint8Array>;
 	/** Lists a directory and, unless told otherwise, those below it; sorted by path. */

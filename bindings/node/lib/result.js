@@ -50,13 +50,19 @@ class ExecutionResult {
 /* A table of limits or counters, its rows' names as they are. */
 const rows = (table) => table && Object.fromEntries(Object.entries(table).map(([name, row]) => [name, camelKeys(row)]));
 
+/* A changed file; what it was before, if it has another name now. */
+function change(file) {
+	const { from = null, ...rest } = camelKeys(file ?? {});
+	return { ...rest, previous: from };
+}
+
 /* Gathers the events of a call. */
 class Kept {
 	#of = { stdout: [], stderr: [], files: [], denied: [], notes: [] };
 
 	add(frame, payload) {
 		if (frame.event === "output" && (frame.stream === "stdout" || frame.stream === "stderr")) this.#of[frame.stream].push(payload);
-		else if (frame.event === "files") this.#of.files.push(...camelKeys(list(frame.files)));
+		else if (frame.event === "files") this.#of.files.push(...list(frame.files).map(change));
 		else if (frame.event === "denied") this.#of.denied.push(camelKeys(frame.denied));
 		else if (frame.event === "note") this.#of.notes.push(String(frame.text));
 	}

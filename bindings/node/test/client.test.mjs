@@ -82,7 +82,7 @@ test("a result has every field, and its accessors", async () => {
 	assert.deepEqual([...r.stdoutBytes], [0xef, 0xbb, 0xbf, 0x61, 0xc3, 0xa9]);
 	assert.ok(!Buffer.isBuffer(r.stdoutBytes));
 	assert.equal(r.codeStderr, "e");
-	assert.deepEqual(r.files, [{ path: "a_b", change: "renamed", size: 1, from: "c_d" }]);
+	assert.deepEqual(r.files, [{ path: "a_b", change: "renamed", size: 1, previous: "c_d" }]);
 	assert.deepEqual([r.runtimeNotes, r.denied[0].allowWith, r.exitCode, r.success, r.signal], [["n"], "-v", 137, false, null]);
 	assert.deepEqual(r.fault, { type: "oom", message: "m", filledBy: "tmpfs" });
 	assert.equal(r.limits.file_size.rung, "rlimit");

@@ -91,8 +91,8 @@ async function fails(want, call, where) {
 	try { got = await call(); } catch (e) {
 		assert.ok(e instanceof cloche.SandboxError, `${where}: ${e.stack}`);
 		assert.equal(e.constructor.name, want.type, `${where}: ${e.stack}`);
-		const { type, option, ...rest } = want;
-		return check({ ...rest, ...(option !== undefined && { option: typeof option === "string" ? camel(option) : option }) }, e, where);
+		const { type, ...rest } = want, { message, allowed = null, rule = null } = e;
+		return check(rest, { message, allowed, rule, option: e.option?.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`) ?? null }, where);
 	}
 	assert.fail(`${where}: no error, but ${shown(got)}`);
 }
