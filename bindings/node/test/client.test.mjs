@@ -255,7 +255,7 @@ function random(seed) {
 	let x = seed | 1;
 	return (n) => { x ^= x << 13; x ^= x >>> 17; x ^= x << 5; return (x >>> 0) % n; };
 }
-const seed = Number(process.env.FUZZ_SEED ?? Date.now() & 0xffff), rounds = Number(process.env.FUZZ_ROUNDS ?? 20000);
+const seed = Number(process.env.FUZZ_SEED ?? Date.now() & 0xffff), rounds = Number(process.env.FUZZ_ROUNDS ?? 4000);
 const frames = ['{"id":1,"event":"done","bytes":5}\nhello', '{"call":1,"event":"ended"}\n', '{"id":2,"event":"output","stream":"stdout","bytes":3}\nabc',
 	'{"event":"fatal","error":{"type":"x","message":"y"}}\n', '{"a":[[[[]]]],"\\u0000":null}\n'];
 
