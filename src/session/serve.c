@@ -18,6 +18,7 @@
 #include "session/call.h"
 #include "session/files.h"
 #include "session/sandbox.h"
+#include "session/setup.h"
 
 #define FILES_MAX 65536 /* descriptors are asked for, at most */
 #define FILES_OF_CALL 8 /* that a call needs while it starts */
@@ -25,7 +26,7 @@
 #define END_GRACE_US 10000000 /* how long the end waits for what it has ended */
 
 static const char *const features[] = { "run", "run_code", "background", "pty", "ack",
-					"files", "changes", "fork" };
+					"files", "changes", "fork", "setup", "port" };
 
 /* ---- answers ---- */
 
@@ -236,6 +237,9 @@ void serve_operation(struct session *s, struct request *r)
 	case OP_RESTORE:
 		files_operation(s, r);
 		break;
+	case OP_SETUP:
+		setup_operation(s, r);
+		break;
 	case OP_FORK:
 		sandbox_fork(s, r);
 		break;
@@ -247,6 +251,7 @@ void serve_operation(struct session *s, struct request *r)
 	case OP_STDIN:
 	case OP_ACK:
 	case OP_RESIZE:
+	case OP_PORT:
 		call_operation(s, r);
 		break;
 	default:
