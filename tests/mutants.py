@@ -386,7 +386,7 @@ mutant("anything is read, however large", (WIO, "if (length > max)", "if (false)
 mutant("lists have no end", (WLIST, "f->n == SES_LIST_MAX || ", ""), tests=["unit:workspace"])
 mutant("root is root in a workspace", (WS, ".give = geteuid() == 0,", ".give = false,"), tests=["unit:workspace"], who="root")
 mutant("a change is known by its size", (CHANGES, "x->ctime == y->ctime && ", ""), tests=["unit:changes"])
-mutant("changes within a tick", (CHANGES, "\ttree_settle(&c->before);\n", ""), tests=["unit:changes"])
+mutant("changes within a tick", (CHANGES, "\ttree_settle(dirfd, &c->before);\n", ""), tests=["unit:changes"], who="root")
 mutant("a replacement that fails stays half done", (WREPLACE, "move_back(was, n, r->old, top) < 0 ? stuck(r, e) : -1;", "-1;"),
        tests=["unit:workspace_tree"], who="root")
 mutant("archives of files may have anything", ("src/image/unpack.c", "dir < 0 || (u->how->files && check_plain(dir, name, en, e) < 0)", "dir < 0"),
