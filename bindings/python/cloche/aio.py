@@ -148,7 +148,7 @@ class Work:
     def mailbox(self, room: int = 0, lives_on: bool = False) -> Mailbox:
         return Mailbox(self.loop, room, lives_on)
 
-    async def ask(self, head: Json, payload: Union[bytes, memoryview] = b"", room: int = 0,
+    async def ask(self, head: Json, payload: Union[bytes, memoryview, None] = None, room: int = 0,
                   each: Optional[Callable[[Frame], None]] = None) -> Json:
         """The head of the `done` that a request gets; `each` sees its other frames."""
         box = self.mailbox(room)
@@ -253,8 +253,9 @@ class Live:
 class Output:
     """Live output of a process that runs in the background."""
 
-    def __init__(self, work: Work, box: Mailbox, live: Live, stream: bool) -> None:
+    def __init__(self, work: Work, box: Mailbox, live: Live, stream: bool, early: List[Frame]) -> None:
         self.work, self.box, self.live, self.ended = work, box, live, not stream
+        self.early = early  # what came before it was known to run
         self.pump: Any = None
         if live.wanted and work.loop is not None:
             self.pump = work.loop.create_task(self.pour())
@@ -264,7 +265,7 @@ class Output:
 
     async def next(self) -> Optional[Tuple[str, bytes]]:
         while not self.ended:
-            frame = await self.box.get()
+            frame = self.early.pop(0) if self.early else await self.box.get()
             event = frame.head.get("event")
             if event in ("stdout", "stderr"):
                 self.work.client.took(self.box, len(frame.payload))
@@ -347,7 +348,7 @@ class AsyncSandbox:
             raise Closed("the sandbox is closed" if self._work else "the sandbox is not open: `async with`, or `await sbx.open()`", "closed")
         return self._work
 
-    async def _ask(self, op: str, payload: Union[bytes, memoryview] = b"", room: int = 0, each: Optional[Callable[[Frame], None]] = None,
+    async def _ask(self, op: str, payload: Union[bytes, memoryview, None] = None, room: int = 0, each: Optional[Callable[[Frame], None]] = None,
                    **fields: Any) -> Json:
         given = {k: plain(v, k) for k, v in fields.items() if v is not None}
         return await self._at().ask({"op": op, "sandbox": self._number, **given}, payload, room, each)
@@ -446,17 +447,17 @@ class AsyncSandbox:
         fields, live, stdin = self._fields(dict(options))
         if stream:
             fields["stream"] = True
-        box = work.mailbox(0, lives_on=True)
+        box, early = work.mailbox(0, lives_on=True), list[Frame]()
         try:
             work.client.request(box, {"op": "start", "sandbox": self._number, **fields}, words(argv))
             while (frame := await box.get()).head.get("event") != "done":
-                pass
+                early.append(frame)
             if "error" in frame.head:
                 raise error_of(frame.head["error"])
         except BaseException as why:
             await work.cancel(box, why)
             raise
-        return AsyncProcess(self, work, box, live, stdin, bool(fields.get("stream")))
+        return AsyncProcess(self, work, Output(work, box, live, bool(fields.get("stream")), early), stdin)
 
     async def cancel(self) -> None:
         """Ends all calls that run in it, whoever waits for them: their results have the fault `cancelled`. It stays open."""
@@ -543,12 +544,12 @@ class AsyncSandbox:
 class AsyncProcess:
     """`cloche.Process` for asyncio. `async with` kills it at the end."""
 
-    def __init__(self, sandbox: AsyncSandbox, work: Work, box: Mailbox, live: Live, stdin: Any, stream: bool) -> None:
-        self._sandbox, self._work, self._live, self._output = sandbox, work, live, Output(work, box, live, stream)
+    def __init__(self, sandbox: AsyncSandbox, work: Work, output: Output, stdin: Any) -> None:
+        self._sandbox, self._work, self._output, self._live = sandbox, work, output, output.live
         self._gathering, self._answer, self._result = Gathering(), work.mailbox(2 * sandbox._output), None  # pyright: ignore[reportPrivateUsage]
         self._turn: Any = threading.Lock() if work.loop is None else asyncio.Lock()
         self._trouble: Optional[BaseException] = None
-        self.id = box.id
+        self.id = output.box.id
         """The number of the call."""
         if isinstance(stdin, (str, bytes, bytearray, memoryview)):
             stdin = [octets(stdin, "stdin")]
@@ -594,8 +595,8 @@ class AsyncProcess:
                 raise failed
         return self._result
 
-    async def _ask(self, op: str, payload: bytes = b"", **fields: Any) -> Json:
-        return await self._work.ask({"op": op, "call": self.id, **{k: plain(v, k) for k, v in fields.items()}}, payload)
+    async def _ask(self, op: str, **fields: Any) -> Json:
+        return await self._work.ask({"op": op, "call": self.id, **{k: plain(v, k) for k, v in fields.items()}})
 
     async def kill(self) -> None:
         """See `Process.kill`."""
