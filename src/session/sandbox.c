@@ -1,5 +1,6 @@
 #include "session/sandbox.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,8 @@ void sandbox_refused(struct sandbox *sb, const struct ses_error *e)
 {
 	uint64_t id = sb->open.id;
 
+	if (sb->made) /* for nothing */
+		rmdir(sb->options.workspace);
 	pending_drop(sb->s, &sb->open);
 	reply_fail(sb->s, id, e);
 	sandbox_end(sb);
@@ -200,9 +203,9 @@ void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hel
 	}
 	spawner_end(p);
 	if (sb->open.id && hello->kind == SPAWN_FAILED &&
-	    (hello->err.kind == ERR_USAGE || *hello->rule)) {
+	    (hello->err.kind == ERR_USAGE || hello->err.kind == ERR_REFUSED) &&
+	    ses_options_blame(&hello->err, *hello->rule ? hello->rule : NULL, &error)) {
 		json_decref(said);
-		ses_options_blame(&hello->err, *hello->rule ? hello->rule : NULL, &error);
 		sandbox_refused(sb, &error);
 		return;
 	}
@@ -311,6 +314,26 @@ static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given
 	return sb;
 }
 
+/* A named one that is missing is made, with what is missing above it; who may be given it is then
+ * the spawner's to say. */
+static int find_workspace(struct sandbox *sb, struct err *e)
+{
+	char path[SES_PATH_TEXT];
+
+	if (strlen(sb->options.workspace) >= sizeof(path))
+		return err_set(e, ERR_TOO_LARGE, "workspace: the path is too long");
+	memcpy(path, sb->options.workspace, strlen(sb->options.workspace) + 1);
+	for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+		*at = '\0';
+		mkdir(path, 0777); /* what is wrong is told by the last one */
+		*at = '/';
+	}
+	sb->made = mkdir(path, 0777) == 0;
+	if (sb->made || errno == EEXIST)
+		return 0;
+	return err_sys(e, "workspace %.200s", path);
+}
+
 /* Its workspace is there. */
 static void begin(struct sandbox *sb)
 {
@@ -329,7 +352,7 @@ void sandbox_open(struct session *s, const struct request *r)
 
 	if (!sb)
 		return;
-	if (!sb->options.workspace && make_workspace(sb, &e) < 0)
+	if ((sb->options.workspace ? find_workspace : make_workspace)(sb, &e) < 0)
 		refused_err(sb, &e);
 	else
 		begin(sb);

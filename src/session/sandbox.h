@@ -21,6 +21,7 @@ struct sandbox {
 	uint64_t closing; /* the id of its `close`; 0: none, as at the end of the session */
 
 	char workspace[SES_PATH_TEXT], own[64]; /* own: its name below the session's directory */
+	bool made; /* the workspace that was named was missing, and was made */
 	struct spawner *spawners; /* all that live */
 	struct spawner *current;  /* the one that takes calls, or NULL */
 	struct spawner *coming;	  /* the one that has said nothing yet, or NULL */

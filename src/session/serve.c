@@ -26,7 +26,7 @@
 #define END_GRACE_US 10000000 /* how long the end waits for what it has ended */
 
 static const char *const features[] = { "run", "run_code", "background", "pty", "ack",
-					"files", "changes", "fork", "setup" };
+					"files", "changes", "fork", "setup", "port" };
 
 /* ---- answers ---- */
 
@@ -251,6 +251,7 @@ void serve_operation(struct session *s, struct request *r)
 	case OP_STDIN:
 	case OP_ACK:
 	case OP_RESIZE:
+	case OP_PORT:
 		call_operation(s, r);
 		break;
 	default:
