@@ -228,7 +228,8 @@ def test_a_flood_costs_the_caller_no_memory(sbx):
 FAULTS = {
     "gradually": ("l = []\nwhile True: l.append(bytearray(1 << 20))", "oom"),
     "in one mapping": ("import mmap\nm = mmap.mmap(-1, 200 << 20)\nfor i in range(0, 200 << 20, 4096): m[i] = 1\nimport time; time.sleep(20)", "oom"),
-    "in a child": ("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'b = bytearray(200 << 20); import time; time.sleep(20)'])\nprint('went on')", "oom"),
+    "in a child": ("import subprocess, sys\n"
+                   "subprocess.run([sys.executable, '-c', 'b = bytearray(200 << 20); import time; time.sleep(20)'])\nprint('went on')", "oom"),
     "exits 137": ("import sys; sys.exit(137)", None),
     "killed by itself": ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed"),
     "deadline": ("while True: pass", "timeout"),
@@ -335,7 +336,8 @@ def test_output_of_a_process_as_it_comes(cloche, sbx):
 
 
 def test_a_port_of_the_box(sbx):
-    code = "import socket; s = socket.create_server(('', 8000)); print('up', flush=True)\nwhile True: c, _ = s.accept(); c.sendall(c.recv(100).upper()); c.close()"
+    code = "import socket; s = socket.create_server(('', 8000)); print('up', flush=True)\n" \
+           "while True: c, _ = s.accept(); c.sendall(c.recv(100).upper()); c.close()"
     import socket
     with sbx.start(["python3", "-c", code], stream=True) as p:
         assert next(p.output()) == ("stdout", b"up\n")
