@@ -19,6 +19,14 @@ export type Input = string | Uint8Array | Iterable<string | Uint8Array> | AsyncI
  * command is held up meanwhile. What is thrown is thrown by the call, when it has ended. */
 export type OutputCallback = (piece: Uint8Array) => unknown;
 
+/** How a pull or a setup comes along. */
+export interface Progress {
+	readonly phase: string;
+	readonly text: string | null;
+	readonly size: number | null;
+	readonly total: number | null;
+}
+
 /** Options of a sandbox. All may be left out; docs/OPTIONS.md has the values of each. */
 export interface SandboxOptions {
 	/** `"host"`: this machine's own programs, read-only. Or an OCI image: `"python:3.12-slim"`. Default: `"host"`. */
@@ -73,6 +81,8 @@ export interface SandboxOptions {
 	/** Live output of `run` and `runCode`; the result has it, too. */
 	onStdout?: OutputCallback | null;
 	onStderr?: OutputCallback | null;
+	/** Told how opening comes along. */
+	onProgress?: ((progress: Progress) => unknown) | null;
 }
 
 /** Options of one call. */
@@ -85,7 +95,7 @@ export interface CallOptions {
 	/** Default: the end of file, at once. */
 	stdin?: Input | null;
 	/** A terminal; `true` is one of 24 rows and 80 columns. Its output is `stdout`. */
-	pty?: boolean | { rows: number; cols: number } | null;
+	pty?: boolean | readonly [rows: number, cols: number] | null;
 	trackFiles?: boolean | null;
 	/** Instead of the sandbox's; `null`: none. */
 	onStdout?: OutputCallback | null;
@@ -96,6 +106,9 @@ export interface CallOptions {
 export interface RunCodeOptions extends CallOptions {
 	/** Default: `"python"`. */
 	language?: Language | null;
+}
+export interface SetupOptions extends Pick<CallOptions, "timeoutS" | "onStdout" | "onStderr" | "signal"> {
+	onProgress?: ((progress: Progress) => unknown) | null;
 }
 export interface StartOptions extends Omit<CallOptions, "stdin"> {
 	/** `true`: `Process.stdin` writes it. */
@@ -117,7 +130,7 @@ export interface SandboxFault {
 	readonly syscall?: string | null;
 	readonly comm?: string;
 	/** Which of `limits` was hit. */
-	readonly limit?: string;
+	readonly limit?: LimitName;
 	/** Of `oom`: what the memory was. */
 	readonly filledBy?: "anonymous" | "tmpfs" | "shm" | null;
 }
@@ -142,7 +155,7 @@ export interface Limit {
 	readonly rung: string | null;
 	readonly enforced: boolean;
 }
-export type LimitName = "memory" | "pids" | "cpus" | "timeout" | "output" | "fileSize" | "openFiles" | "workspaceMax" | "ioWeight";
+export type LimitName = "memory" | "pids" | "cpus" | "timeout" | "output" | "file_size" | "open_files" | "workspace_max" | "io_weight";
 
 /** Something that was refused, and the option of `cloche run` that would allow it. */
 export interface Denial {
@@ -162,8 +175,8 @@ export interface FileChange {
 	readonly path: string;
 	readonly change: "created" | "modified" | "deleted" | "renamed";
 	readonly size: number;
-	/** Of `renamed`: what it was. */
-	readonly from?: string;
+	/** Of `renamed`: what its path was. */
+	readonly previous: string | null;
 }
 
 /** A file of the workspace. */
@@ -221,6 +234,8 @@ export class ExecutionResult {
 	readonly image: ImageInfo | null;
 	readonly events: Readonly<Record<string, number | null>>;
 	/** What cloche has to say; none of it is in `stderr`. */
+	readonly notes: readonly string[];
+	/** The same as `notes`. */
 	readonly runtimeNotes: readonly string[];
 	/** The same as `stderr`: what the code wrote. */
 	readonly codeStderr: string;
@@ -299,8 +314,8 @@ export class Sandbox implements AsyncDisposable {
 	/** Starts a command in the background; it has no deadline unless one is given. */
 	start(argv: readonly string[], options?: StartOptions): Promise<Process>;
 
-	/** Writes a file of the workspace, and the directories above it. Paths are relative to the workspace, here and below. */
-	writeFile(path: string, data: string | Uint8Array, options?: { mode?: number | null }): Promise<void>;
+	/** Writes a file of the workspace, and the directories above it; resolves to its size. Paths are relative to the workspace, here and below. */
+	writeFile(path: string, data: string | Uint8Array, options?: { mode?: number | null }): Promise<number>;
 	/** Reads a file. More than `maxBytes` (64 MiB) is refused with `TooLarge`. */
 	readFile(path: string, options?: { offset?: number | null; length?: number | null; maxBytes?: number | null }): Promise<Uint8Array>;
 	/** Lists a directory and, unless told otherwise, those below it; sorted by path. */
@@ -317,9 +332,9 @@ export class Sandbox implements AsyncDisposable {
 	/** Another sandbox with the same options and a copy of the workspace. */
 	fork(): Promise<Sandbox>;
 	/** Runs a command as the option `setup` does; later calls have what it left. */
-	setup(command: string, options?: Pick<CallOptions, "timeoutS" | "onStdout" | "onStderr" | "signal">): Promise<{ layer: string | null; found: boolean; fault: SandboxFault | null }>;
+	setup(command: string, options?: SetupOptions): Promise<{ layer: string | null; found: boolean; fault: SandboxFault | null }>;
 	/** What holds for this sandbox. */
-	info(): Promise<{ options: Record<string, unknown>; image: ImageInfo | null; limits: Record<string, unknown> | null }>;
+	info(): Promise<{ options: Record<string, unknown>; image: ImageInfo | null; limits: Readonly<Record<string, Limit>> | null }>;
 }
 
 /** Opens a sandbox, and closes it when `work` is done, however that ends. */

@@ -16,6 +16,7 @@ static const struct {
 } verbs[] = {
 	{ "config", serve_config },
 	{ "serve", serve_session },
+	{ "files", serve_files },
 };
 
 int main(int argc, char **argv)

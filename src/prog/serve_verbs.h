@@ -3,3 +3,4 @@
 
 int serve_config(int argc, char **argv);
 int serve_session(int argc, char **argv);
+int serve_files(int argc, char **argv);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "session/port.h"
 #include "session/sandbox.h"
 #include "session/words.h"
 
@@ -62,10 +63,8 @@ static int take_order(struct call *c, const struct request *r, struct ses_error 
 	return words_of(r, o, &c->fds.words, e);
 }
 
-static int admit(struct session *s, const struct sandbox *sb, struct ses_error *e)
+static int admit(const struct session *s, struct ses_error *e)
 {
-	if (sb->state == SANDBOX_CLOSING)
-		return ses_error_set(e, SES_CLOSED, "sandbox %u is closed", sb->number);
 	if (s->calls >= SES_CALLS_MAX || s->queued >= s->queue_max)
 		return ses_error_set(e, SES_BUSY, "%u calls run and %u wait: no more can", s->boxes,
 				     s->queued);
@@ -105,7 +104,7 @@ void call_begin(struct session *s, const struct request *r)
 
 	if (!sb)
 		return;
-	if (admit(s, sb, &e) < 0) {
+	if (admit(s, &e) < 0) {
 		reply_fail(s, r->id, &e);
 		return;
 	}
@@ -128,6 +127,7 @@ void call_begin(struct session *s, const struct request *r)
 	pending_add(s, &c->pending, r->id, c);
 	c->next_of_sandbox = sb->calls;
 	sb->calls = c;
+	sb->n_calls++;
 	s->calls++;
 	enqueue(c);
 	call_pump_queue(s);
@@ -138,7 +138,7 @@ static struct call *next_ready(const struct session *s)
 {
 	struct call *c = s->queue;
 
-	while (c && c->sb->state == SANDBOX_OPENING)
+	while (c && !c->sb->outcome && !c->sb->current)
 		c = c->next_queued;
 	return c;
 }
@@ -230,8 +230,10 @@ static void call_start(struct call *c)
 		call_ended(c);
 		return;
 	}
-	if (spawn_send_call(sb->sock, &c->order, &c->fds) < 0) {
-		lost(c, "what makes the sandbox's boxes does not answer");
+	c->spawner = sb->current;
+	c->spawner->calls++;
+	if (spawn_send_call(c->spawner->sock, &c->order, &c->fds) < 0) {
+		lost(c, "the sandbox's spawner takes no calls");
 		return;
 	}
 	spawn_fds_close(&c->fds);
@@ -261,6 +263,8 @@ static void call_started(struct call *c)
 		if (c->signals >> sig & 1)
 			send_order(c, SPAWN_SIGNAL, sig, 0, 0);
 	c->signals = 0;
+	stream_resume(&c->out);
+	stream_resume(&c->err);
 }
 
 /* What came with OUTCOME. */
@@ -292,6 +296,8 @@ static void on_control(void *ctx, unsigned events)
 		return;
 	if (rc == 1 && ev.kind == SPAWN_STARTED) {
 		call_started(c);
+	} else if (rc == 1 && ev.kind == SPAWN_CONNECTED) {
+		port_connected(c, ev.tag, fd_steal(&fds[0]));
 	} else if (rc == 1 && ev.kind == SPAWN_OUTCOME) {
 		if (read_outcome(c, fds, &e) < 0)
 			lost(c, e.msg);
@@ -324,6 +330,15 @@ static void close_control(struct call *c)
 	fd_close(&c->control);
 }
 
+static void leave_spawner(struct call *c)
+{
+	struct spawner *p = c->spawner;
+
+	c->spawner = NULL;
+	if (p)
+		spawner_call_ended(p);
+}
+
 /* The box is gone. */
 static void call_ended(struct call *c)
 {
@@ -332,7 +347,9 @@ static void call_ended(struct call *c)
 
 	c->state = CALL_ENDED;
 	s->boxes--;
+	leave_spawner(c);
 	spawn_fds_close(&c->fds);
+	port_end(c);
 	close_control(c);
 	call_stdin_end(c);
 	if (c->background && !started)
@@ -381,7 +398,9 @@ void call_drop(struct call *c)
 		dequeue(c);
 	else if (c->state < CALL_ENDED)
 		s->boxes--;
+	leave_spawner(c);
 	spawn_fds_close(&c->fds);
+	port_end(c);
 	close_control(c);
 	call_stdin_end(c);
 	stream_close(&c->out);
@@ -396,9 +415,10 @@ void call_drop(struct call *c)
 			*p = c->next_of_sandbox;
 			break;
 		}
+	sb->n_calls--;
 	s->calls--;
 	loop_free(&s->loop, c);
-	sandbox_call_gone(sb);
+	sandbox_part_gone(sb);
 }
 
 /* ---- cancel, wait, and what a call can be told ---- */
@@ -528,6 +548,9 @@ void call_operation(struct session *s, const struct request *r)
 		break;
 	case OP_RESIZE:
 		call_resize(p->owner, r);
+		break;
+	case OP_PORT:
+		port_open(p->owner, r);
 		break;
 	default:
 		call_ack(p->owner, r);

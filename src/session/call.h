@@ -22,13 +22,14 @@ struct stream {
 	int fd;
 	struct source src;
 	struct relay kept;
-	bool held;     /* not read for want of room */
+	bool held;     /* not read: the command does not run yet, or there is no room */
 	uint64_t left; /* after the end: what is still to be taken */
 };
 
 struct call {
 	struct session *s;
 	struct sandbox *sb;
+	struct spawner *spawner; /* that was given it, until the box is gone */
 	struct call *next_of_sandbox, *next_queued;
 	struct pending pending; /* of the request; after `start` was answered, its id as a call */
 	struct pending wait;
@@ -53,13 +54,16 @@ struct call {
 	bool in_eof;
 	struct pending in_pending;
 
+	struct port *ports;
+	uint64_t tags; /* of connections, so far */
+
 	struct pump pump;
 	struct result result;
 };
 
 /* run, run_code, start; memfd: the payload, or -1. */
 void call_begin(struct session *s, const struct request *r);
-/* wait, cancel, signal, stdin, resize, ack */
+/* wait, signal, stdin, resize, ack, port */
 void call_operation(struct session *s, const struct request *r);
 /* Gives places to those that wait. */
 void call_pump_queue(struct session *s);
@@ -69,6 +73,7 @@ void call_cancel(struct call *c);
 void call_drop(struct call *c);
 
 /* call_io.c */
+/* Nothing is read before the call runs. fd is its own from then on. */
 int stream_open(struct stream *t, struct call *c, const char *name, int fd, uint64_t cap,
 		struct err *e);
 /* Reads no more than is there now. */

@@ -22,8 +22,6 @@ json_t *call_event(const struct call *c, const char *event)
 			 "event", event);
 }
 
-static void on_stream(void *ctx, unsigned events);
-
 int stream_open(struct stream *t, struct call *c, const char *name, int fd, uint64_t cap,
 		struct err *e)
 {
@@ -34,9 +32,8 @@ int stream_open(struct stream *t, struct call *c, const char *name, int fd, uint
 		return -1;
 	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_sys(e, "a pipe");
-	if (loop_add(&c->s->loop, &t->src, fd, EPOLLIN, on_stream, t, e) < 0)
-		return -1;
 	t->fd = fd;
+	t->held = true;
 	return 0;
 }
 
@@ -151,7 +148,8 @@ void stream_resume(struct stream *t)
 {
 	struct err e;
 
-	if (!t->held || t->fd < 0)
+	/* What it prints before it is said to run comes after that. */
+	if (!t->held || t->fd < 0 || t->call->state < CALL_RUNNING)
 		return;
 	t->held = false;
 	if (loop_add(&t->call->s->loop, &t->src, t->fd, EPOLLIN, on_stream, t, &e) < 0)
@@ -171,6 +169,7 @@ void stream_finish(struct stream *t)
 	if (ioctl(t->fd, FIONREAD, &left) < 0)
 		left = 0;
 	t->left = (uint64_t)left;
+	t->held = false;
 	while (t->fd >= 0 && !t->held)
 		stream_read(t);
 }

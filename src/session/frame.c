@@ -146,3 +146,16 @@ char *frame_line(json_t *head, size_t bytes, bool with_bytes, size_t *ret_n)
 	*ret_n = n + 1;
 	return line;
 }
+
+json_t *ses_error_json(const struct ses_error *e)
+{
+	json_t *j = json_pack("{s:s,s:s}", "type", ses_error_name(e->type), "message", e->message);
+
+	if (*e->option)
+		json_object_set_new(j, "option", json_string(e->option));
+	if (*e->allowed)
+		json_object_set_new(j, "allowed", json_string(e->allowed));
+	if (*e->rule)
+		json_object_set_new(j, "rule", json_string(e->rule));
+	return j;
+}

@@ -47,3 +47,5 @@ bool frame_begun(const struct frame_reader *r);
 /* The line of a frame: `head` with "bytes" put in when with_bytes. malloc'd, not terminated. NULL
  * when it would be longer than a line may be. */
 char *frame_line(json_t *head, size_t bytes, bool with_bytes, size_t *ret_n);
+/* The `error` of an answer. */
+json_t *ses_error_json(const struct ses_error *e);

@@ -5,22 +5,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/path.h"
 #include "session/call.h"
-#include "session/child.h"
+#include "session/files.h"
+#include "session/setup.h"
 #include "session/spawn.h"
 #include "state/dirs.h"
 
-#define FACTS_MAX (1u << 20)
-
-extern char **environ;
+#define FACTS_MAX (4u << 20)
 
 static void maybe_gone(struct sandbox *sb);
 
@@ -31,7 +27,7 @@ struct sandbox *sandbox_of(struct session *s, const struct request *r)
 
 	while (sb && sb->number != number)
 		sb = sb->next;
-	if (sb && !sb->closing && sb->state != SANDBOX_OPENING)
+	if (sb && sb->state == SANDBOX_OPEN && !sb->closing)
 		return sb;
 	if (number <= s->last_sandbox)
 		reply_refuse(s, r->id, SES_CLOSED, "sandbox %lld is closed", (long long)number);
@@ -41,42 +37,6 @@ struct sandbox *sandbox_of(struct session *s, const struct request *r)
 	return NULL;
 }
 
-/* ---- the spawner's words ---- */
-
-static void close_sock(struct sandbox *sb)
-{
-	if (sb->sock >= 0)
-		loop_remove(&sb->s->loop, &sb->sock_src);
-	fd_close(&sb->sock);
-}
-
-static void close_progress(struct sandbox *sb)
-{
-	if (sb->progress >= 0)
-		loop_remove(&sb->s->loop, &sb->progress_src);
-	fd_close(&sb->progress);
-}
-
-/* One object of a memfd. */
-static int read_object(int fd, json_t **ret, struct err *e)
-{
-	char *text = NULL;
-	size_t n = 0;
-	json_t *o;
-
-	if (spawn_map(fd, FACTS_MAX, &text, &n, e) < 0)
-		return -1;
-	o = json_loadb(text ? text : "", n, JSON_REJECT_DUPLICATES, NULL);
-	if (text)
-		munmap(text, n);
-	if (!json_is_object(o)) {
-		json_decref(o);
-		return err_set(e, ERR_SYS, "what came is no object");
-	}
-	*ret = o;
-	return 0;
-}
-
 static json_t *member(const json_t *o, const char *key)
 {
 	json_t *v = json_object_get(o, key);
@@ -84,114 +44,200 @@ static json_t *member(const json_t *o, const char *key)
 	return v ? json_incref(v) : json_pack("n");
 }
 
-/* What `open` is answered with. */
-static json_t *opened(const struct sandbox *sb)
+json_t *sandbox_info(const struct sandbox *sb)
 {
-	json_t *notes = json_object_get(sb->facts, "notes");
-
-	return json_pack("{s:i,s:o,s:o,s:o,s:o,s:I}", "sandbox", (int)sb->number, "fault",
-			 member(sb->outcome, "fault"), "image",
-			 member(sb->outcome ? sb->outcome : sb->facts, "image"), "workspace",
-			 sb->options.workspace ? json_string(sb->options.workspace)
-					       : json_pack("n"),
-			 "notes", notes ? json_incref(notes) : json_array(), "max_output_bytes",
-			 (json_int_t)sb->options.output);
+	return json_pack("{s:O,s:o,s:o,s:i}", "options", sb->options.effective, "image",
+			 member(sb->outcome ? sb->outcome : sb->facts, "image"), "fault",
+			 member(sb->outcome, "fault"), "calls", (int)sb->n_calls);
 }
+
+/* ---- what `open` is answered with ---- */
 
 static void answer_open(struct sandbox *sb)
 {
+	json_t *notes = json_object_get(sb->facts, "notes");
 	uint64_t id = sb->open.id;
 
+	sb->state = SANDBOX_OPEN;
 	pending_drop(sb->s, &sb->open);
-	reply_done(sb->s, id, opened(sb));
-	call_pump_queue(sb->s);
+	reply_done(sb->s, id,
+		   json_pack("{s:i,s:o,s:o,s:o,s:o,s:I}", "sandbox", (int)sb->number, "fault",
+			     member(sb->outcome, "fault"), "image",
+			     member(sb->outcome ? sb->outcome : sb->facts, "image"), "workspace",
+			     *sb->own ? json_pack("n") : json_string(sb->options.workspace),
+			     "notes", json_is_array(notes) ? json_incref(notes) : json_array(),
+			     "max_output_bytes", (json_int_t)sb->options.output));
 }
 
-static void fail_open(struct sandbox *sb, const struct ses_error *e)
+void sandbox_refused(struct sandbox *sb, const struct ses_error *e)
 {
 	uint64_t id = sb->open.id;
 
+	if (sb->made) /* for nothing */
+		rmdir(sb->options.workspace);
 	pending_drop(sb->s, &sb->open);
 	reply_fail(sb->s, id, e);
 	sandbox_end(sb);
 }
 
-/* No box can be had from now on. */
-static void set_fault(struct sandbox *sb, const char *message)
+static void refused_err(struct sandbox *sb, const struct err *why)
+{
+	struct ses_error e;
+
+	ses_error_err(&e, why);
+	sandbox_refused(sb, &e);
+}
+
+json_t *sandbox_no_start(const char *stage, const char *message)
 {
 	struct result r = { 0 };
+	json_t *outcome;
 
-	result_fault(&r, FAULT_STARTUP_FAILED, "spec", message);
-	json_decref(sb->outcome);
-	sb->outcome = json_incref(r.outcome);
+	result_fault(&r, FAULT_STARTUP_FAILED, stage, message);
+	outcome = json_incref(r.outcome);
 	result_free(&r);
+	return outcome;
 }
 
-static void on_failed(struct sandbox *sb, const struct spawn_hello *hello, int fd)
+void sandbox_fault(struct sandbox *sb, json_t *outcome)
 {
-	struct ses_error error;
-	struct err e;
+	json_decref(sb->outcome);
+	sb->outcome = outcome;
+	call_pump_queue(sb->s);
+}
 
-	if (hello->err.kind == ERR_USAGE || *hello->rule) {
-		ses_options_blame(&hello->err, *hello->rule ? hello->rule : NULL, &error);
-		fail_open(sb, &error);
-		return;
-	}
-	if (fd < 0 || read_object(fd, &sb->outcome, &e) < 0)
-		set_fault(sb, hello->err.msg);
-	sb->state = SANDBOX_FAILED;
+void sandbox_failed(struct sandbox *sb, json_t *outcome)
+{
+	sb->outcome = outcome;
 	answer_open(sb);
 }
 
-static void on_hello(struct sandbox *sb, const struct spawn_hello *hello, int fd)
-{
-	struct err e;
+/* ---- the spawner ---- */
 
-	if (sb->state != SANDBOX_OPENING)
-		return;
-	if (hello->kind == SPAWN_FAILED) {
-		on_failed(sb, hello, fd);
-		return;
-	}
-	if (hello->kind != SPAWN_READY || read_object(fd, &sb->facts, &e) < 0) {
-		set_fault(sb, "what makes the sandbox's boxes said nothing that can be read");
-		sb->state = SANDBOX_FAILED;
-	} else {
-		sb->state = SANDBOX_READY;
-	}
-	answer_open(sb);
+/* One object of a memfd. */
+static json_t *read_object(int fd)
+{
+	char *text = NULL;
+	size_t n = 0;
+	struct err ignored;
+	json_t *o;
+
+	if (fd < 0 || spawn_map(fd, FACTS_MAX, &text, &n, &ignored) < 0)
+		return NULL;
+	o = json_loadb(text ? text : "", n, JSON_REJECT_DUPLICATES, NULL);
+	if (text)
+		munmap(text, n);
+	if (json_is_object(o))
+		return o;
+	json_decref(o);
+	return NULL;
 }
 
-static void on_sock(void *ctx, unsigned events)
+int sandbox_spawn(struct sandbox *sb, struct ses_error *e)
 {
-	struct sandbox *sb = ctx;
-	struct spawn_hello hello;
-	int fd = -1, rc = spawn_recv_hello(sb->sock, &hello, &fd);
+	_cleanup_words_ struct ses_words words = { 0 };
+	const struct ses_place at = { .workspace = *sb->own ? sb->workspace : sb->options.workspace,
+				      .image = sb->image };
+	struct err why;
 
-	if (rc < 0 && errno == EAGAIN)
-		return;
-	if (rc == 1) {
-		on_hello(sb, &hello, fd);
-		fd_close(&fd);
-		return;
-	}
-	close_sock(sb);
-	if (sb->state == SANDBOX_CLOSING || sb->outcome)
-		return;
-	set_fault(sb, "what makes the sandbox's boxes has ended");
-	if (sb->state == SANDBOX_OPENING) {
-		sb->state = SANDBOX_FAILED;
+	if (ses_options_spawn(&sb->options, &at, &words, e) < 0)
+		return -1;
+	sb->coming = spawner_start(sb, words.v, words.n, &why);
+	return sb->coming ? 0 : ses_error_err(e, &why);
+}
+
+static void take_ready(struct sandbox *sb, struct spawner *p, json_t *facts)
+{
+	if (sb->current)
+		spawner_retire(sb->current);
+	sb->current = p;
+	json_decref(sb->facts);
+	sb->facts = facts;
+	json_decref(sb->outcome);
+	sb->outcome = NULL;
+	if (sb->open.id)
 		answer_open(sb);
-	}
+	else
+		setup_spawned(sb, NULL);
+	call_pump_queue(sb->s);
 }
 
-/* ---- progress ---- */
-
-static void tell_progress(struct sandbox *sb, const char *line, size_t n)
+static void take_failed(struct sandbox *sb, json_t *outcome)
 {
-	json_t *o = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL), *v;
+	if (sb->open.id)
+		sandbox_failed(sb, outcome);
+	else
+		setup_spawned(sb, outcome);
+}
+
+/* An outcome that a call can have. */
+static json_t *sound_outcome(json_t *o)
+{
+	struct result r = { 0 };
+	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	struct err ignored;
+	bool sound = text && result_read(&r, text, strlen(text), &ignored) == 0 &&
+		     json_is_object(json_object_get(o, "fault"));
+
+	result_free(&r);
+	free(text);
+	if (sound)
+		return o;
+	json_decref(o);
+	return NULL;
+}
+
+void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hello *hello, int fd)
+{
+	json_t *said = read_object(fd);
+	struct ses_error error;
+
+	if (sb->coming != p) { /* it was given up */
+		json_decref(said);
+		return;
+	}
+	sb->coming = NULL;
+	if (hello->kind == SPAWN_READY && said) {
+		take_ready(sb, p, said);
+		return;
+	}
+	spawner_end(p);
+	if (sb->open.id && hello->kind == SPAWN_FAILED &&
+	    (hello->err.kind == ERR_USAGE || hello->err.kind == ERR_REFUSED) &&
+	    ses_options_blame(&hello->err, *hello->rule ? hello->rule : NULL, &error)) {
+		json_decref(said);
+		sandbox_refused(sb, &error);
+		return;
+	}
+	said = hello->kind == SPAWN_FAILED ? sound_outcome(said) : NULL;
+	if (!said)
+		said = sandbox_no_start("spec", hello->kind == SPAWN_FAILED
+							? hello->err.msg
+							: "the sandbox's spawner said nothing that can be read");
+	take_failed(sb, said);
+}
+
+void sandbox_spawner_gone(struct sandbox *sb, struct spawner *p)
+{
+	bool coming = sb->coming == p, current = sb->current == p;
+
+	if (coming)
+		sb->coming = NULL;
+	if (current)
+		sb->current = NULL;
+	if (sb->state == SANDBOX_CLOSING || (!coming && !current))
+		return;
+	if (coming)
+		take_failed(sb, sandbox_no_start("spec", "the sandbox's spawner has ended"));
+	else
+		sandbox_fault(sb, sandbox_no_start("spec", "the sandbox's spawner has ended"));
+}
+
+/* A line of a download. */
+void sandbox_progress(struct sandbox *sb, const char *line, size_t n)
+{
 	static const char *const keys[] = { "phase", "text", "size", "total" };
-	json_t *said;
+	json_t *o = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL), *said, *v;
 
 	if (!json_is_object(o) || !sb->open.id || !out_room(&sb->s->out)) {
 		json_decref(o);
@@ -207,40 +253,7 @@ static void tell_progress(struct sandbox *sb, const char *line, size_t n)
 	json_decref(o);
 }
 
-static void on_progress(void *ctx, unsigned events)
-{
-	struct sandbox *sb = ctx;
-	ssize_t n = read(sb->progress, sb->line + sb->line_n, sizeof(sb->line) - sb->line_n);
-	char *from = sb->line, *nl;
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n <= 0) {
-		close_progress(sb);
-		return;
-	}
-	sb->line_n += (size_t)n;
-	while ((nl = memchr(from, '\n', sb->line_n - (size_t)(from - sb->line)))) {
-		tell_progress(sb, from, (size_t)(nl - from));
-		from = nl + 1;
-	}
-	sb->line_n -= (size_t)(from - sb->line);
-	memmove(sb->line, from, sb->line_n);
-	if (sb->line_n == sizeof(sb->line)) /* no line of ours */
-		sb->line_n = 0;
-}
-
-/* ---- open ---- */
-
-static void on_pid(void *ctx, unsigned events)
-{
-	struct sandbox *sb = ctx;
-
-	loop_remove(&sb->s->loop, &sb->pid_src);
-	child_reap(sb->pidfd);
-	fd_close(&sb->pidfd);
-	maybe_gone(sb);
-}
+/* ---- open and fork ---- */
 
 /* A directory for as long as the sandbox lives. */
 static int make_workspace(struct sandbox *sb, struct err *e)
@@ -262,96 +275,116 @@ static int make_workspace(struct sandbox *sb, struct err *e)
 	return 0;
 }
 
-static int start_spawner(struct sandbox *sb, char *const *words, size_t n, struct err *e)
-{
-	_cleanup_fd_ int theirs = -1, progress = -1;
-	struct loop *l = &sb->s->loop;
-	char **argv = calloc(n + 2, sizeof(*argv));
-	struct child_how how = { .path = sb->s->cloche, .env = environ, .n_fds = 5 };
-	int pair[2], rc;
-
-	if (!argv)
-		return err_sys(e, "start a sandbox");
-	argv[0] = (char *)(uintptr_t) "cloche";
-	memcpy(argv + 1, words, n * sizeof(*argv));
-	how.argv = argv;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-		free(argv);
-		return err_sys(e, "a socket");
-	}
-	sb->sock = pair[0];
-	theirs = pair[1];
-	rc = fd_pipe(&sb->progress, &progress) < 0 ? err_sys(e, "a pipe") : 0;
-	if (rc == 0) {
-		fcntl(sb->sock, F_SETFL, O_NONBLOCK);
-		fcntl(sb->progress, F_SETFL, O_NONBLOCK);
-		how.fds[0] = how.fds[1] = -1;
-		how.fds[2] = STDERR_FILENO;
-		how.fds[SPAWN_SOCKET] = theirs;
-		how.fds[SPAWN_PROGRESS] = progress;
-		rc = child_start(&how, &sb->pidfd, e);
-	}
-	free(argv);
-	if (rc < 0 || loop_add(l, &sb->sock_src, sb->sock, EPOLLIN, on_sock, sb, e) < 0 ||
-	    loop_add(l, &sb->progress_src, sb->progress, EPOLLIN, on_progress, sb, e) < 0 ||
-	    loop_add(l, &sb->pid_src, sb->pidfd, EPOLLIN, on_pid, sb, e) < 0)
-		return -1;
-	return 0;
-}
-
-static int begin(struct sandbox *sb, struct ses_error *error)
-{
-	_cleanup_words_ struct ses_words words = { 0 };
-	struct ses_place at = { 0 };
-	struct err e;
-
-	if (!sb->options.workspace && make_workspace(sb, &e) < 0)
-		return ses_error_set(error, SES_SYSTEM, "%s", e.msg);
-	at.workspace = sb->options.workspace ? sb->options.workspace : sb->workspace;
-	if (ses_options_spawn(&sb->options, &at, &words, error) < 0)
-		return -1;
-	return start_spawner(sb, words.v, words.n, &e) < 0
-		       ? ses_error_set(error, SES_SYSTEM, "%s", e.msg)
-		       : 0;
-}
-
 static void cancel_open(struct session *s, void *owner, uint64_t by)
 {
 	struct ses_error e;
 
 	ses_error_set(&e, SES_CANCELLED, "cancelled before the sandbox was open");
-	fail_open(owner, &e);
+	sandbox_refused(owner, &e);
 	reply_done(s, by, NULL);
 }
 
-void sandbox_open(struct session *s, const struct request *r)
+/* A sandbox with these options, in the list; its `open` is request `id`. NULL: that is answered. */
+static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given)
 {
 	struct sandbox *sb = NULL;
 	struct ses_options options = { 0 };
 	struct ses_error e;
 
 	if (s->n_sandboxes >= SES_SANDBOXES_MAX)
-		reply_refuse(s, r->id, SES_BUSY, "%d sandboxes are open: no more can be",
+		reply_refuse(s, id, SES_BUSY, "%d sandboxes are open: no more can be",
 			     SES_SANDBOXES_MAX);
-	else if (ses_options_parse(request_json(r, "options"), &options, &e) < 0)
-		reply_fail(s, r->id, &e);
+	else if (ses_options_parse(given, &options, &e) < 0)
+		reply_fail(s, id, &e);
 	else if (!(sb = calloc(1, sizeof(*sb))))
-		reply_refuse(s, r->id, SES_SYSTEM, "out of memory");
+		reply_refuse(s, id, SES_SYSTEM, "out of memory");
 	if (!sb) {
 		ses_options_free(&options);
-		return;
+		return NULL;
 	}
 	sb->s = s;
 	sb->options = options;
+	sb->given = json_incref(given);
 	sb->number = ++s->last_sandbox;
-	sb->sock = sb->pidfd = sb->progress = -1;
 	sb->next = s->sandboxes;
 	s->sandboxes = sb;
 	s->n_sandboxes++;
 	sb->open.cancel = cancel_open;
-	pending_add(s, &sb->open, r->id, sb);
-	if (begin(sb, &e) < 0)
-		fail_open(sb, &e);
+	pending_add(s, &sb->open, id, sb);
+	return sb;
+}
+
+/* A named one that is missing is made, with what is missing above it; who may be given it is then
+ * the spawner's to say. */
+static int find_workspace(struct sandbox *sb, struct err *e)
+{
+	char path[SES_PATH_TEXT];
+
+	if (strlen(sb->options.workspace) >= sizeof(path))
+		return err_set(e, ERR_TOO_LARGE, "workspace: the path is too long");
+	memcpy(path, sb->options.workspace, strlen(sb->options.workspace) + 1);
+	for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+		*at = '\0';
+		mkdir(path, 0777); /* what is wrong is told by the last one */
+		*at = '/';
+	}
+	sb->made = mkdir(path, 0777) == 0;
+	if (sb->made || errno == EEXIST)
+		return 0;
+	return err_sys(e, "workspace %.200s", path);
+}
+
+/* Its workspace is there. */
+static void begin(struct sandbox *sb)
+{
+	struct ses_error e;
+
+	if (sb->options.setup && !sb->image)
+		setup_of_open(sb);
+	else if (sandbox_spawn(sb, &e) < 0)
+		sandbox_refused(sb, &e);
+}
+
+void sandbox_open(struct session *s, const struct request *r)
+{
+	struct sandbox *sb = sandbox_new(s, r->id, request_json(r, "options"));
+	struct err e;
+
+	if (!sb)
+		return;
+	if ((sb->options.workspace ? find_workspace : make_workspace)(sb, &e) < 0)
+		refused_err(sb, &e);
+	else
+		begin(sb);
+}
+
+/* The copy is there, or why it is not. */
+static void forked(struct sandbox *to, json_t *error)
+{
+	uint64_t id = to->open.id;
+
+	if (!error) {
+		begin(to);
+		return;
+	}
+	pending_drop(to->s, &to->open);
+	reply_done(to->s, id, json_pack("{s:o}", "error", error));
+	sandbox_end(to);
+}
+
+void sandbox_fork(struct session *s, const struct request *r)
+{
+	struct sandbox *sb = sandbox_of(s, r), *to;
+	struct err e;
+
+	to = sb ? sandbox_new(s, r->id, sb->given) : NULL;
+	if (!to)
+		return;
+	to->image = sb->image ? strdup(sb->image) : NULL;
+	if (make_workspace(to, &e) < 0)
+		refused_err(to, &e);
+	else
+		files_fork(sb, to, r->id, forked);
 }
 
 /* ---- close ---- */
@@ -367,27 +400,58 @@ static void sandbox_free(struct sandbox *sb)
 		}
 	s->n_sandboxes--;
 	ses_options_free(&sb->options);
+	json_decref(sb->given);
 	json_decref(sb->facts);
 	json_decref(sb->outcome);
+	free(sb->image);
 	loop_free(&s->loop, sb);
 }
 
-/* Its calls, then its spawner. */
+/* Its calls, then its processes, then its workspace. */
 static void maybe_gone(struct sandbox *sb)
 {
-	if (sb->state != SANDBOX_CLOSING || sb->calls)
+	if (sb->state != SANDBOX_CLOSING || sb->ending || sb->calls || sb->spawners || sb->files ||
+	    sb->setup)
 		return;
-	close_sock(sb);
-	close_progress(sb);
-	if (sb->pidfd >= 0)
+	if (*sb->own && !sb->swept && !sb->s->ending) {
+		sb->swept = true;
+		files_remove(sb);
+	}
+	if (sb->files)
 		return;
 	reply_done(sb->s, sb->closing, NULL);
 	sandbox_free(sb);
 }
 
-void sandbox_call_gone(struct sandbox *sb)
+/* Without calls the spawners are told to go; they are waited for. */
+static void end_spawners(struct sandbox *sb)
 {
+	sb->coming = sb->current = NULL;
+	for (struct spawner *p = sb->spawners, *next; p; p = next) {
+		next = p->next;
+		spawner_end(p);
+	}
+}
+
+void sandbox_part_gone(struct sandbox *sb)
+{
+	if (sb->state != SANDBOX_CLOSING || sb->ending)
+		return;
+	sb->ending = true;
+	if (!sb->calls)
+		end_spawners(sb);
+	sb->ending = false;
 	maybe_gone(sb);
+}
+
+/* From here on it only goes. `ending` keeps it until all has been told to go. */
+static void begin_end(struct sandbox *sb)
+{
+	sb->ending = true;
+	sb->state = SANDBOX_CLOSING;
+	setup_end(sb);
+	files_fork_drop(sb);
+	files_end(sb);
 }
 
 void sandbox_close(struct session *s, const struct request *r)
@@ -397,6 +461,7 @@ void sandbox_close(struct session *s, const struct request *r)
 	if (!sb)
 		return;
 	sb->closing = r->id;
+	begin_end(sb);
 	for (struct call *c = sb->calls, *next; c; c = next) {
 		next = c->next_of_sandbox;
 		if (c->state == CALL_KEPT && c->background && !c->wait.id)
@@ -404,24 +469,17 @@ void sandbox_close(struct session *s, const struct request *r)
 		else
 			call_cancel(c);
 	}
-	sb->state = SANDBOX_CLOSING;
-	maybe_gone(sb);
+	sb->ending = false;
+	sandbox_part_gone(sb);
 }
 
 void sandbox_end(struct sandbox *sb)
 {
-	if (sb->open.id)
-		pending_drop(sb->s, &sb->open);
 	sb->closing = 0;
-	sb->state = SANDBOX_FAILED; /* while its calls go, it stays */
+	pending_drop(sb->s, &sb->open);
+	begin_end(sb);
 	while (sb->calls)
 		call_drop(sb->calls);
-	sb->state = SANDBOX_CLOSING;
-	maybe_gone(sb);
-}
-
-json_t *sandbox_info(const struct sandbox *sb)
-{
-	return json_pack("{s:O,s:o}", "options", sb->options.effective, "image",
-			 member(sb->outcome ? sb->outcome : sb->facts, "image"));
+	sb->ending = false;
+	sandbox_part_gone(sb);
 }

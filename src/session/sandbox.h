@@ -3,12 +3,12 @@
 
 #include "session/options.h"
 #include "session/serve.h"
+#include "session/spawner.h"
 
 enum sandbox_state {
-	SANDBOX_OPENING, /* its spawner has said nothing yet */
-	SANDBOX_READY,
-	SANDBOX_FAILED,	 /* no box can be had: every call has `fault` as its outcome */
-	SANDBOX_CLOSING, /* waits for its calls, then for its spawner */
+	SANDBOX_OPENING, /* its `open` has no answer yet */
+	SANDBOX_OPEN,
+	SANDBOX_CLOSING, /* waits for its calls, then for its processes */
 };
 
 struct sandbox {
@@ -17,28 +17,48 @@ struct sandbox {
 	unsigned number;
 	enum sandbox_state state;
 	struct ses_options options;
-	struct pending open, close;
+	struct pending open;
 	uint64_t closing; /* the id of its `close`; 0: none, as at the end of the session */
 
 	char workspace[SES_PATH_TEXT], own[64]; /* own: its name below the session's directory */
-	int sock, pidfd;
-	struct source sock_src, pid_src;
-	int progress;
-	struct source progress_src;
-	char line[4096]; /* of the progress */
-	size_t line_n;
+	bool made; /* the workspace that was named was missing, and was made */
+	struct spawner *spawners; /* all that live */
+	struct spawner *current;  /* the one that takes calls, or NULL */
+	struct spawner *coming;	  /* the one that has said nothing yet, or NULL */
+	char *image;		  /* that a setup has made; NULL: that of the options */
+	struct setup *setup;	  /* the one that is on its way */
 
 	json_t *facts;	 /* what READY brought */
-	json_t *outcome; /* FAILED: of every call */
+	json_t *outcome; /* of every call, when no box can be had */
 	struct call *calls;
+	unsigned n_calls;
+	struct files *files; /* processes that work with its files */
+	bool ending;	     /* it is being told to go */
+	bool swept;	     /* its directory is gone, or somebody is on it */
+	struct files *forking; /* the process that fills its workspace */
+	json_t *given;	     /* `options` of its open, for those that are forked off it */
 };
 
 void sandbox_open(struct session *s, const struct request *r);
 void sandbox_close(struct session *s, const struct request *r);
+void sandbox_fork(struct session *s, const struct request *r);
 /* The sandbox that a request names; NULL: the error is answered. */
 struct sandbox *sandbox_of(struct session *s, const struct request *r);
-/* A call of it is gone. */
-void sandbox_call_gone(struct sandbox *sb);
+/* Starts the spawner for the image as it is now; what comes of it is told by sandbox_hello. */
+int sandbox_spawn(struct sandbox *sb, struct ses_error *e);
+/* Every call has this outcome from now on (taken over). */
+void sandbox_fault(struct sandbox *sb, json_t *outcome);
+/* No box can be had, or not even tried: `open` is answered. */
+void sandbox_failed(struct sandbox *sb, json_t *outcome);
+void sandbox_refused(struct sandbox *sb, const struct ses_error *e);
+/* What its spawner says, and that it has gone. fd stays the caller's. */
+void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hello *hello, int fd);
+void sandbox_progress(struct sandbox *sb, const char *line, size_t n);
+/* An outcome with the fault startup_failed. */
+json_t *sandbox_no_start(const char *stage, const char *message);
+void sandbox_spawner_gone(struct sandbox *sb, struct spawner *p);
+/* A call of it, or a process, is gone. */
+void sandbox_part_gone(struct sandbox *sb);
 /* Ends all of it; later, frees it. */
 void sandbox_end(struct sandbox *sb);
 json_t *sandbox_info(const struct sandbox *sb);

@@ -16,14 +16,17 @@
 
 #include "base/fd.h"
 #include "session/call.h"
+#include "session/files.h"
 #include "session/sandbox.h"
+#include "session/setup.h"
 
 #define FILES_MAX 65536 /* descriptors are asked for, at most */
 #define FILES_OF_CALL 8 /* that a call needs while it starts */
 #define FILES_OF_OURS 64
 #define END_GRACE_US 10000000 /* how long the end waits for what it has ended */
 
-static const char *const features[] = { "run", "run_code", "background", "pty", "ack" };
+static const char *const features[] = { "run", "run_code", "background", "pty", "ack",
+					"files", "changes", "fork", "setup", "port" };
 
 /* ---- answers ---- */
 
@@ -56,23 +59,10 @@ void reply_done(struct session *s, uint64_t id, json_t *fields)
 		json_decref(fields);
 }
 
-static json_t *error_json(const struct ses_error *e)
-{
-	json_t *j = json_pack("{s:s,s:s}", "type", ses_error_name(e->type), "message", e->message);
-
-	if (*e->option)
-		json_object_set_new(j, "option", json_string(e->option));
-	if (*e->allowed)
-		json_object_set_new(j, "allowed", json_string(e->allowed));
-	if (*e->rule)
-		json_object_set_new(j, "rule", json_string(e->rule));
-	return j;
-}
-
 void reply_fail(struct session *s, uint64_t id, const struct ses_error *e)
 {
 	if (id)
-		reply_event(s, id, "done", json_pack("{s:o}", "error", error_json(e)));
+		reply_event(s, id, "done", json_pack("{s:o}", "error", ses_error_json(e)));
 }
 
 void reply_refuse(struct session *s, uint64_t id, enum ses_error_type type, const char *fmt, ...)
@@ -236,6 +226,23 @@ void serve_operation(struct session *s, struct request *r)
 	case OP_START:
 		call_begin(s, r);
 		break;
+	case OP_WRITE_FILE:
+	case OP_READ_FILE:
+	case OP_LIST_FILES:
+	case OP_STAT:
+	case OP_REMOVE:
+	case OP_MAKE_DIR:
+	case OP_RENAME:
+	case OP_SNAPSHOT:
+	case OP_RESTORE:
+		files_operation(s, r);
+		break;
+	case OP_SETUP:
+		setup_operation(s, r);
+		break;
+	case OP_FORK:
+		sandbox_fork(s, r);
+		break;
 	case OP_CANCEL:
 		op_cancel(s, r);
 		break;
@@ -244,6 +251,7 @@ void serve_operation(struct session *s, struct request *r)
 	case OP_STDIN:
 	case OP_ACK:
 	case OP_RESIZE:
+	case OP_PORT:
 		call_operation(s, r);
 		break;
 	default:
@@ -283,7 +291,7 @@ static void take(struct session *s, const struct frame *f)
 			reply_fail(s, id, &e);
 		else
 			out_frame(&s->out, json_pack("{s:s,s:o}", "event", "error", "error",
-						     error_json(&e)));
+						     ses_error_json(&e)));
 		return;
 	}
 	if (r.op == OP_MORE) {
@@ -293,12 +301,12 @@ static void take(struct session *s, const struct frame *f)
 	if (pending_find(s, r.id)) {
 		ses_error_set(&e, SES_PROTOCOL, "the id %llu is in use", (unsigned long long)r.id);
 		out_frame(&s->out,
-			  json_pack("{s:s,s:o}", "event", "error", "error", error_json(&e)));
+			  json_pack("{s:s,s:o}", "event", "error", "error", ses_error_json(&e)));
 		return;
 	}
 	if (!admit(s, &r, &e))
 		reply_fail(s, r.id, &e);
-	else if (r.more)
+	else if (r.more && r.op != OP_WRITE_FILE) /* which needs not be gathered */
 		upload_begin(s, &r);
 	else
 		serve_operation(s, &r);
@@ -317,7 +325,7 @@ static void end_session(struct session *s, int code)
 
 static void fatal(struct session *s, const struct ses_error *e)
 {
-	out_frame(&s->out, json_pack("{s:s,s:o}", "event", "fatal", "error", error_json(e)));
+	out_frame(&s->out, json_pack("{s:s,s:o}", "event", "fatal", "error", ses_error_json(e)));
 	end_session(s, 1);
 }
 
@@ -327,7 +335,7 @@ static void take_frames(struct session *s)
 	struct ses_error e;
 	int rc;
 
-	while (!s->ending && out_room(&s->out)) {
+	while (!s->ending && out_room(&s->out) && !s->stalled) {
 		_cleanup_frame_ struct frame f = { 0 };
 
 		rc = frame_next(&s->in, &f, &e);
@@ -394,7 +402,8 @@ static void settle(struct session *s)
 		end_session(s, 0);
 	loop_want(&s->loop, &s->out_src, out_waiting(&s->out) > 0 ? EPOLLOUT : 0);
 	/* A client that is gone is noticed even while nothing is read of it. */
-	loop_want(&s->loop, &s->in_src, out_room(&s->out) ? EPOLLIN | EPOLLRDHUP : EPOLLRDHUP);
+	loop_want(&s->loop, &s->in_src,
+		  out_room(&s->out) && !s->stalled ? EPOLLIN | EPOLLRDHUP : EPOLLRDHUP);
 }
 
 /* Everything that was started ends; then all that is left of it on the disk goes. */

@@ -79,6 +79,7 @@ struct session {
 	struct call *queue, **queue_end;
 	unsigned boxes, queued, calls;
 	bool pumping;
+	unsigned stalled; /* processes that have to take more before a request is read */
 	struct upload *uploads;
 	unsigned n_uploads;
 	size_t upload_bytes;

@@ -253,8 +253,9 @@ class Live:
 class Output:
     """Live output of a process that runs in the background."""
 
-    def __init__(self, work: Work, box: Mailbox, live: Live, stream: bool) -> None:
+    def __init__(self, work: Work, box: Mailbox, live: Live, stream: bool, early: List[Frame]) -> None:
         self.work, self.box, self.live, self.ended = work, box, live, not stream
+        self.early = early  # what came before it was known to run
         self.pump: Any = None
         if live.wanted and work.loop is not None:
             self.pump = work.loop.create_task(self.pour())
@@ -264,7 +265,7 @@ class Output:
 
     async def next(self) -> Optional[Tuple[str, bytes]]:
         while not self.ended:
-            frame = await self.box.get()
+            frame = self.early.pop(0) if self.early else await self.box.get()
             event = frame.head.get("event")
             if event in ("stdout", "stderr"):
                 self.work.client.took(self.box, len(frame.payload))
@@ -446,17 +447,17 @@ class AsyncSandbox:
         fields, live, stdin = self._fields(dict(options))
         if stream:
             fields["stream"] = True
-        box = work.mailbox(0, lives_on=True)
+        box, early = work.mailbox(0, lives_on=True), list[Frame]()
         try:
             work.client.request(box, {"op": "start", "sandbox": self._number, **fields}, words(argv))
             while (frame := await box.get()).head.get("event") != "done":
-                pass
+                early.append(frame)
             if "error" in frame.head:
                 raise error_of(frame.head["error"])
         except BaseException as why:
             await work.cancel(box, why)
             raise
-        return AsyncProcess(self, work, box, live, stdin, bool(fields.get("stream")))
+        return AsyncProcess(self, work, Output(work, box, live, bool(fields.get("stream")), early), stdin)
 
     async def cancel(self) -> None:
         """Ends all calls that run in it, whoever waits for them: their results have the fault `cancelled`. It stays open."""
@@ -543,12 +544,12 @@ class AsyncSandbox:
 class AsyncProcess:
     """`cloche.Process` for asyncio. `async with` kills it at the end."""
 
-    def __init__(self, sandbox: AsyncSandbox, work: Work, box: Mailbox, live: Live, stdin: Any, stream: bool) -> None:
-        self._sandbox, self._work, self._live, self._output = sandbox, work, live, Output(work, box, live, stream)
+    def __init__(self, sandbox: AsyncSandbox, work: Work, output: Output, stdin: Any) -> None:
+        self._sandbox, self._work, self._output, self._live = sandbox, work, output, output.live
         self._gathering, self._answer, self._result = Gathering(), work.mailbox(2 * sandbox._output), None  # pyright: ignore[reportPrivateUsage]
         self._turn: Any = threading.Lock() if work.loop is None else asyncio.Lock()
         self._trouble: Optional[BaseException] = None
-        self.id = box.id
+        self.id = output.box.id
         """The number of the call."""
         if isinstance(stdin, (str, bytes, bytearray, memoryview)):
             stdin = [octets(stdin, "stdin")]

@@ -265,7 +265,7 @@ class Client:
             while True:
                 self._deliver(*source.frame())
         except (EOFError, OSError):
-            pass
+            error = Closed(f"cloche serve has ended{self._how()}", "closed")
         except SandboxError as why:
             error = why
         finally:
@@ -275,10 +275,20 @@ class Client:
                 box.put(self.error)
             self._in = _close(self._in)
 
+    def _how(self) -> str:
+        """How the program ended, when nobody asked it to."""
+        if self._child is None or self.error is not None:
+            return ""
+        try:
+            code = self._child.wait(1)
+        except subprocess.TimeoutExpired:
+            return ""
+        return f" by signal {-code}" if code < 0 else f" with code {code}"
+
     def _deliver(self, frame: Frame, line: int) -> None:
         head, payload = frame
         event, number = head.get("event"), head.get("id", head.get("call"))
-        if event == "fatal":
+        if event in ("fatal", "error"):
             raise error_of(head.get("error"))
         if type(number) is not int or not isinstance(event, str):
             raise ProtocolError("cloche serve sent a frame that answers nothing")

@@ -1,0 +1,419 @@
+#include "session/setup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "session/child.h"
+#include "session/result.h"
+
+#define SAID_MAX (4u << 20)   /* two streams of 64 KiB, escaped, and the rest of an outcome */
+#define COMPLAINT_MAX 65536   /* of what it says on standard error, the end */
+#define TAIL_MAX 4096	      /* of the command's output, in the fault */
+
+extern char **environ;
+
+struct reader {
+	int fd;
+	struct source src;
+	struct buf text;
+};
+
+struct setup {
+	struct sandbox *sb;
+	struct pending pending; /* of the operation; of an `open`, none */
+	uint64_t by;		/* who has cancelled it */
+	int pidfd, code;
+	struct source pid_src;
+	struct reader out, err;
+	char *name;   /* of the image that it makes */
+	char *before; /* what the sandbox's image was, while the new one is tried */
+	json_t *made;
+};
+
+static void finish(struct setup *u);
+
+/* ---- the end ---- */
+
+static void close_reader(struct setup *u, struct reader *r)
+{
+	if (r->fd >= 0)
+		loop_remove(&u->sb->s->loop, &r->src);
+	fd_close(&r->fd);
+}
+
+static void setup_free(struct setup *u)
+{
+	struct sandbox *sb = u->sb;
+
+	close_reader(u, &u->out);
+	close_reader(u, &u->err);
+	buf_free(&u->out.text);
+	buf_free(&u->err.text);
+	pending_drop(sb->s, &u->pending);
+	free(u->name);
+	free(u->before);
+	json_decref(u->made);
+	sb->setup = NULL;
+	loop_free(&sb->s->loop, u);
+}
+
+static void answer(struct setup *u, json_t *fault)
+{
+	struct sandbox *sb = u->sb;
+	uint64_t id = u->pending.id, by = u->by;
+	json_t *layer = json_object_get(u->made, "layer"), *found = json_object_get(u->made, "found");
+
+	if (id)
+		reply_done(sb->s, id,
+			   json_pack("{s:o,s:o,s:o}", "layer",
+				     layer && !fault ? json_incref(layer) : json_pack("n"), "found",
+				     json_boolean(json_is_true(found) && !fault), "fault",
+				     fault ? json_incref(fault) : json_pack("n")));
+	setup_free(u);
+	reply_done(sb->s, by, NULL);
+}
+
+static void refuse(struct setup *u, const struct ses_error *e)
+{
+	struct sandbox *sb = u->sb;
+	uint64_t id = u->pending.id, by = u->by;
+	bool of_open = sb->open.id != 0;
+
+	setup_free(u);
+	if (of_open)
+		sandbox_refused(sb, e);
+	else
+		reply_fail(sb->s, id, e);
+	reply_done(sb->s, by, NULL);
+}
+
+/* With its id in the loop, it is gone when that says so. */
+void setup_end(struct sandbox *sb)
+{
+	struct setup *u = sb->setup;
+	uint64_t id = u ? u->pending.id : 0;
+
+	if (!u)
+		return;
+	child_kill(u->pidfd);
+	pending_drop(sb->s, &u->pending);
+	if (id && u->by)
+		reply_refuse(sb->s, id, SES_CANCELLED, "cancelled");
+	else
+		reply_refuse(sb->s, id, SES_CLOSED, "the sandbox was closed");
+	if (u->pidfd < 0)
+		setup_free(u);
+}
+
+/* ---- what came of it ---- */
+
+static const char *last_line(const char *text, size_t n, size_t *ret_n)
+{
+	size_t at;
+
+	while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
+		n--;
+	for (at = n; at > 0 && text[at - 1] != '\n'; at--)
+		;
+	*ret_n = n - at;
+	return text + at;
+}
+
+/* The end of what the command printed, at a character's beginning. */
+static const char *tail(const json_t *outcome, const char *key)
+{
+	const char *text = json_string_value(json_object_get(outcome, key));
+	size_t n = text ? strlen(text) : 0;
+
+	if (n > TAIL_MAX)
+		text += n - TAIL_MAX;
+	while (n > TAIL_MAX && ((unsigned char)*text & 0xc0) == 0x80)
+		text++;
+	return text ? text : "";
+}
+
+/* An outcome of `cloche setup`, in which nothing was made, as that of every call. */
+static json_t *failed(const json_t *outcome)
+{
+	const json_t *fault = json_object_get(outcome, "fault");
+	const char *why = json_string_value(json_object_get(fault, "message")), *line;
+	const char *err = tail(outcome, "stderr"), *out = tail(outcome, "stdout");
+	char text[600], safe[600], message[700];
+	json_t *all;
+	size_t n;
+
+	line = last_line(*err ? err : out, strlen(*err ? err : out), &n);
+	snprintf(text, sizeof(text), "%.*s", n < 300 ? (int)n : 300, line);
+	str_printable(safe, sizeof(safe), text);
+	if (why)
+		snprintf(message, sizeof(message), "setup: %.500s", why);
+	else
+		snprintf(message, sizeof(message), "setup: the command ended with code %lld%s%s",
+			 (long long)json_integer_value(json_object_get(outcome, "exit_code")),
+			 *safe ? ": " : "", safe);
+	all = sandbox_no_start("setup", message);
+	json_object_set_new(json_object_get(all, "fault"), "output",
+			    json_sprintf("%s%s%s", out, *out && *err ? "\n" : "", err));
+	return all;
+}
+
+static void made(struct setup *u, json_t *said)
+{
+	struct sandbox *sb = u->sb;
+	struct ses_error e;
+
+	u->made = json_incref(said);
+	u->before = sb->image;
+	sb->image = u->name;
+	u->name = NULL;
+	if (sb->open.id)
+		setup_free(u);
+	if (sandbox_spawn(sb, &e) == 0)
+		return;
+	if (sb->open.id) {
+		sandbox_refused(sb, &e);
+		return;
+	}
+	setup_spawned(sb, sandbox_no_start("setup", e.message));
+}
+
+void setup_spawned(struct sandbox *sb, json_t *outcome)
+{
+	struct setup *u = sb->setup;
+
+	if (u && outcome) {
+		free(sb->image);
+		sb->image = u->before;
+		u->before = NULL;
+	}
+	if (u)
+		answer(u, json_object_get(outcome, "fault"));
+	json_decref(outcome);
+}
+
+static void finish(struct setup *u)
+{
+	struct sandbox *sb = u->sb;
+	json_t *said = json_loadb(u->out.text.data ? u->out.text.data : "", u->out.text.len,
+				  JSON_REJECT_DUPLICATES, NULL),
+	       *outcome;
+	struct ses_error e;
+	const char *line;
+	size_t n;
+
+	if (json_is_string(json_object_get(said, "layer"))) {
+		made(u, said);
+	} else if (json_object_get(said, "exit_code")) {
+		outcome = failed(said);
+		if (sb->open.id) {
+			setup_free(u);
+			sandbox_failed(sb, outcome);
+		} else {
+			answer(u, json_object_get(outcome, "fault"));
+			json_decref(outcome);
+		}
+	} else {
+		line = last_line(u->err.text.data ? u->err.text.data : "", u->err.text.len, &n);
+		ses_error_set(&e, SES_OPTION, "setup: %.*s", n < 500 ? (int)n : 500,
+			      n ? line : "ended without a word");
+		memcpy(e.option, "setup", sizeof("setup"));
+		refuse(u, &e);
+	}
+	json_decref(said);
+}
+
+/* Its process has ended, and so has what it said. */
+static void maybe_finished(struct setup *u)
+{
+	struct sandbox *sb = u->sb;
+	struct ses_error e;
+
+	if (u->pidfd >= 0 || u->out.fd >= 0 || u->err.fd >= 0)
+		return;
+	if (sb->state == SANDBOX_CLOSING) {
+		setup_free(u);
+		sandbox_part_gone(sb);
+	} else if (u->by) {
+		ses_error_set(&e, SES_CANCELLED, "cancelled");
+		refuse(u, &e);
+	} else {
+		finish(u);
+	}
+}
+
+/* ---- the process ---- */
+
+static void take_text(struct setup *u, struct reader *r)
+{
+	char chunk[16384];
+	ssize_t n = read(r->fd, chunk, sizeof(chunk));
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n > 0) {
+		buf_add(&r->text, chunk, (size_t)n);
+		return;
+	}
+	close_reader(u, r);
+	maybe_finished(u);
+}
+
+static void on_out(void *ctx, unsigned events)
+{
+	struct setup *u = ctx;
+
+	take_text(u, &u->out);
+}
+
+static void on_err(void *ctx, unsigned events)
+{
+	struct setup *u = ctx;
+
+	take_text(u, &u->err);
+}
+
+static void on_pid(void *ctx, unsigned events)
+{
+	struct setup *u = ctx;
+
+	loop_remove(&u->sb->s->loop, &u->pid_src);
+	u->code = child_reap(u->pidfd);
+	fd_close(&u->pidfd);
+	maybe_finished(u);
+}
+
+/* The loop's environment with the sandbox's variables, which the words name only. */
+static char **environment(const struct ses_options *o)
+{
+	size_t n = 0, k = 0;
+	char **v;
+
+	while (environ[n])
+		n++;
+	v = calloc(n + o->n_env + 1, sizeof(*v));
+	if (!v)
+		return NULL;
+	for (size_t i = 0; i < o->n_env; i++)
+		v[k++] = o->env[i];
+	memcpy(v + k, environ, n * sizeof(*v));
+	return v;
+}
+
+static int open_reader(struct setup *u, struct reader *r, size_t max, int *theirs,
+		       void (*ready)(void *, unsigned), struct err *e)
+{
+	buf_init(&r->text, max);
+	if (fd_pipe(&r->fd, theirs) < 0)
+		return err_sys(e, "a pipe");
+	if (fcntl(r->fd, F_SETFL, O_NONBLOCK) == 0 &&
+	    loop_add(&u->sb->s->loop, &r->src, r->fd, EPOLLIN, ready, u, e) == 0)
+		return 0;
+	fd_close(&r->fd);
+	return -1;
+}
+
+static int run(struct setup *u, const struct ses_words *words, struct err *e)
+{
+	_cleanup_fd_ int out = -1, err = -1;
+	char **argv = calloc(words->n + 2, sizeof(*argv)), **env = environment(&u->sb->options);
+	struct child_how how = { .path = u->sb->s->cloche, .n_fds = 3, .die_with_us = true };
+	int rc = -1;
+
+	if (!argv || !env) {
+		err_set(e, ERR_SYS, "out of memory");
+	} else if (open_reader(u, &u->out, SAID_MAX, &out, on_out, e) == 0 &&
+		   open_reader(u, &u->err, COMPLAINT_MAX, &err, on_err, e) == 0) {
+		argv[0] = (char *)(uintptr_t)"cloche";
+		memcpy(argv + 1, words->v, words->n * sizeof(*argv));
+		how.argv = argv;
+		how.env = env;
+		memcpy(how.fds, (int[]){ -1, out, err }, 3 * sizeof(int));
+		rc = child_start(&how, &u->pidfd, e);
+	}
+	free(argv);
+	free(env);
+	if (rc < 0)
+		return -1;
+	rc = loop_add(&u->sb->s->loop, &u->pid_src, u->pidfd, EPOLLIN, on_pid, u, e);
+	if (rc == 0)
+		return 0;
+	child_kill(u->pidfd);
+	child_reap(u->pidfd);
+	fd_close(&u->pidfd);
+	return -1;
+}
+
+/* ---- beginning ---- */
+
+static void cancel(struct session *s, void *owner, uint64_t by)
+{
+	struct setup *u = owner;
+
+	if (u->by || u->made) { /* it is ending already, or has made what it was to make */
+		reply_done(s, by, NULL);
+		return;
+	}
+	u->by = by;
+	child_kill(u->pidfd);
+}
+
+static int begin(struct sandbox *sb, const char *command, uint64_t timeout_us, struct ses_error *e)
+{
+	_cleanup_words_ struct ses_words words = { 0 };
+	struct setup *u;
+	char *name;
+	struct err why;
+
+	if (ses_options_setup(&sb->options, sb->image, command, timeout_us, &words, &name, e) < 0)
+		return -1;
+	u = calloc(1, sizeof(*u));
+	if (!u) {
+		free(name);
+		return ses_error_set(e, SES_SYSTEM, "out of memory");
+	}
+	u->sb = sb;
+	u->name = name;
+	u->pidfd = u->out.fd = u->err.fd = -1;
+	u->pending.cancel = cancel;
+	sb->setup = u;
+	if (run(u, &words, &why) == 0)
+		return 0;
+	setup_free(u);
+	return ses_error_err(e, &why);
+}
+
+void setup_of_open(struct sandbox *sb)
+{
+	struct ses_error e;
+
+	if (begin(sb, sb->options.setup, 0, &e) < 0)
+		sandbox_refused(sb, &e);
+	else
+		reply_event(sb->s, sb->open.id, "progress", json_pack("{s:s}", "phase", "setup"));
+}
+
+void setup_operation(struct session *s, const struct request *r)
+{
+	struct sandbox *sb = sandbox_of(s, r);
+	struct ses_error e;
+
+	if (!sb)
+		return;
+	if (sb->setup) {
+		reply_refuse(s, r->id, SES_BUSY, "a setup of this sandbox is on its way");
+		return;
+	}
+	if (begin(sb, request_str(r, "command"), request_us(r, "timeout_s", 0), &e) < 0) {
+		reply_fail(s, r->id, &e);
+		return;
+	}
+	pending_add(s, &sb->setup->pending, r->id, sb->setup);
+	reply_event(s, r->id, "progress", json_pack("{s:s}", "phase", "setup"));
+}

@@ -1,0 +1,30 @@
+/* What the parts of the worker share. */
+#pragma once
+
+#include "base/json.h"
+#include "box/mount_check.h"
+#include "session/error.h"
+#include "session/frame.h"
+#include "session/out.h"
+#include "session/request.h"
+#include "session/workspace.h"
+
+struct writing;
+
+struct worker {
+	struct out out;
+	struct ses_workspace place;
+	struct ses_error refused; /* why there is no workspace */
+	struct writing *writes;
+	unsigned n_writes;
+	const char *image, *to;
+};
+
+void worker_done(struct worker *w, uint64_t id, json_t *fields);
+void worker_refuse(struct worker *w, uint64_t id, const struct ses_error *e);
+void worker_fail(struct worker *w, uint64_t id, const struct err *why);
+
+/* worker_tree.c: what may take long */
+void worker_snapshot(struct worker *w, const struct request *r);
+void worker_restore(struct worker *w, const struct request *r);
+void worker_fork(struct worker *w, const struct request *r);
