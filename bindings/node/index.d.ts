@@ -47,7 +47,7 @@ export interface SandboxOptions {
 	setupTimeoutS?: number | null;
 	/** Calls can't change what `setup` has installed. Default: `true`. */
 	depsReadonly?: boolean | null;
-	/** A directory of this machine, shared read-write and kept. Default: a temporary one, removed by `close()`. */
+	/** A directory of this machine, absolute; shared read-write and kept. Default: a temporary one, removed by `close()`. */
 	workspace?: string | null;
 	/** How many bytes the workspace may grow to: fault `workspace_full`. */
 	workspaceMaxBytes?: number | null;
@@ -357,10 +357,10 @@ export class Sandbox implements AsyncDisposable {
 	makeDir(path: string, options?: { parents?: boolean | null }): Promise<void>;
 	rename(path: string, to: string, options?: { replace?: boolean | null }): Promise<void>;
 
-	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`. */
-	snapshot(file: string, options?: { format?: string | null }): Promise<{ size: number; files: number }>;
+	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`; resolves to its size. */
+	snapshot(file: string, options?: { format?: string | null }): Promise<number>;
 	/** Replaces the workspace's content by an archive's, when all of that has been verified. */
-	restore(file: string): Promise<{ files: number }>;
+	restore(file: string): Promise<void>;
 	/** Another sandbox with the same options and a copy of the workspace. */
 	fork(): Promise<Sandbox>;
 	/** Runs a command as the option `setup` does; later calls have what it left. */

@@ -130,7 +130,7 @@ static int prepare(struct err *e)
 	options.request.argv = none;
 	if (self_limits(e) < 0)
 		return err_at(e, STAGE_LIMITS);
-	if (run_image(&options, &prepared.image, &prepared.pull_us, e) < 0 ||
+	if (run_image(&options, &prepared, e) < 0 ||
 	    run_bytecode(&options, &prepared.image, e) < 0 ||
 	    request_prepare(&options.request, &prepared, e) < 0)
 		return -1;

@@ -155,6 +155,8 @@ static const struct {
 	{ "{\"env\": {\"\": \"x\"}}", "env" },
 	{ "{\"env\": {\"A=B\": \"x\"}}", "env" },
 	{ "{\"env\": {\"A\\nB\": \"x\"}}", "env" },
+	{ "{\"env\": {\"1A\": \"x\"}}", "env" },
+	{ "{\"env\": {\"A B\": \"x\"}}", "env" },
 	{ "{\"env\": {\"A\": \"x\\u0000y\"}}", "env" },
 	{ "{\"env\": {\"A\": 1}}", "env" },
 	{ "{\"env\": {\"A\": null}}", "env" },
@@ -219,10 +221,10 @@ END_TEST
 
 START_TEST(environment)
 {
-	takes("{\"env\": {\"A\": \"1\", \"B C\": \"x=y\\nz\", \"E\": \"\"}}");
+	takes("{\"env\": {\"A\": \"1\", \"B_C\": \"x=y\\nz\", \"E\": \"\"}}");
 	ck_assert_uint_eq(o.n_env, 3);
 	ck_assert_str_eq(o.env[0], "A=1");
-	ck_assert_str_eq(o.env[1], "B C=x=y\nz");
+	ck_assert_str_eq(o.env[1], "B_C=x=y\nz");
 	ck_assert_str_eq(o.env[2], "E=");
 	ck_assert_ptr_null(o.env[3]);
 	/* a secret is in no process's argv */
@@ -324,6 +326,8 @@ START_TEST(what_the_spawner_refuses)
 	ck_assert(!ses_options_blame(&why, NULL, &e));
 	why = (struct err){ .kind = ERR_REFUSED, .stage = STAGE_IMAGE, .msg = "a:--memory b" };
 	ck_assert(!ses_options_blame(&why, NULL, &e));
+	blames(ERR_USAGE, STAGE_SPEC, "something (--user takes its place)", SES_OPTION, "user", "something (user takes its place)");
+	blames(ERR_USAGE, STAGE_SPEC, "something else", SES_OPTION, "", "something else");
 }
 END_TEST
 

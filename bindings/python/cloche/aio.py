@@ -148,7 +148,7 @@ class Work:
     def mailbox(self, room: int = 0, lives_on: bool = False) -> Mailbox:
         return Mailbox(self.loop, room, lives_on)
 
-    async def ask(self, head: Json, payload: Union[bytes, memoryview] = b"", room: int = 0,
+    async def ask(self, head: Json, payload: Union[bytes, memoryview, None] = None, room: int = 0,
                   each: Optional[Callable[[Frame], None]] = None) -> Json:
         """The head of the `done` that a request gets; `each` sees its other frames."""
         box = self.mailbox(room)
@@ -348,7 +348,7 @@ class AsyncSandbox:
             raise Closed("the sandbox is closed" if self._work else "the sandbox is not open: `async with`, or `await sbx.open()`", "closed")
         return self._work
 
-    async def _ask(self, op: str, payload: Union[bytes, memoryview] = b"", room: int = 0, each: Optional[Callable[[Frame], None]] = None,
+    async def _ask(self, op: str, payload: Union[bytes, memoryview, None] = None, room: int = 0, each: Optional[Callable[[Frame], None]] = None,
                    **fields: Any) -> Json:
         given = {k: plain(v, k) for k, v in fields.items() if v is not None}
         return await self._at().ask({"op": op, "sandbox": self._number, **given}, payload, room, each)
@@ -595,8 +595,8 @@ class AsyncProcess:
                 raise failed
         return self._result
 
-    async def _ask(self, op: str, payload: bytes = b"", **fields: Any) -> Json:
-        return await self._work.ask({"op": op, "call": self.id, **{k: plain(v, k) for k, v in fields.items()}}, payload)
+    async def _ask(self, op: str, **fields: Any) -> Json:
+        return await self._work.ask({"op": op, "call": self.id, **{k: plain(v, k) for k, v in fields.items()}})
 
     async def kill(self) -> None:
         """See `Process.kill`."""

@@ -192,15 +192,15 @@ class Client:
 
     # Frames out.
 
-    def post(self, head: Json, payload: Union[bytes, bytearray, memoryview] = b"") -> int:
+    def post(self, head: Json, payload: Union[bytes, memoryview, None] = None) -> int:
         """Sends a request whose answer nobody waits for. It takes no lock: a finalizer may call it anywhere."""
-        view = memoryview(payload).cast("B")
+        view = memoryview(payload or b"")
         number = head["id"] = head.get("id") or next(self._ids)
         parts = [view[i:i + PAYLOAD] for i in range(0, len(view), PAYLOAD)] or [view]
         frames: List[bytes] = []
         for part in parts:
             more = part is not parts[-1]
-            line = json.dumps({**head, **({"bytes": len(part)} if view else {}), **({"more": True} if more else {})},
+            line = json.dumps({**head, **({"bytes": len(part)} if payload is not None else {}), **({"more": True} if more else {})},
                               ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
             if len(line) > LINE:
                 raise TooLarge(f"what {head['op']} is asked with does not fit into {LINE} bytes", "too_large")
@@ -210,7 +210,7 @@ class Client:
             self._queue.put(line + part if part else line)
         return number
 
-    def request(self, box: Mailbox, head: Json, payload: Union[bytes, bytearray, memoryview] = b"") -> int:
+    def request(self, box: Mailbox, head: Json, payload: Union[bytes, memoryview, None] = None) -> int:
         """Sends a request whose answers go to `box`; the first one a box gets is its own id. Returns the request's id."""
         number = head["id"] = next(self._ids)
         box.id = box.id or number
