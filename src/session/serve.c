@@ -25,8 +25,9 @@
 #define FILES_OF_OURS 64
 #define END_GRACE_US 10000000 /* how long the end waits for what it has ended */
 
-static const char *const features[] = { "run", "run_code", "background", "pty", "ack",
-					"files", "changes", "fork", "setup", "port" };
+static const char *const features[] = { "run",	"run_code", "background", "pty",
+					"ack",	"files",    "changes",	  "snapshot",
+					"fork", "setup",    "port" };
 
 /* ---- answers ---- */
 
