@@ -413,8 +413,11 @@ def test_no_program(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(cloche.SystemFault, match="CLOCHE_BIN"):
         client_module.find_program()
-    (tmp_path / "cloche").write_text("")
+    (tmp_path / "cloche").write_text("#!/bin/sh\n")
     (tmp_path / "cloche").chmod(0o755)
+    with pytest.raises(cloche.SystemFault):
+        client_module.find_program()  # a script of that name is a package's own, which would look here again
+    (tmp_path / "cloche").write_bytes(b"\x7fELF")
     assert client_module.find_program() == str(tmp_path / "cloche")
     monkeypatch.setenv("CLOCHE_BIN", "/elsewhere")
     assert client_module.find_program() == "/elsewhere"
