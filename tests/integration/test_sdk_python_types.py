@@ -98,7 +98,8 @@ def test_examples(tmp_path, page, n, code):
 
 @pytest.mark.parametrize("name", ["python3.9", "python3.10", "python3.12", "python3.13", "python3.14"])
 def test_other_versions_of_python(name):
-    found = shutil.which(name)
+    kept = sorted(pathlib.Path(os.path.expanduser("~/.pyenv/versions")).glob(f"{name[6:]}.*/bin/{name}"))
+    found = str(kept[-1]) if kept else shutil.which(name)
     if found is None or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
         pytest.skip(f"no {name} here")
     code = "import cloche\nwith cloche.Sandbox() as s: print(s.run_code('print(6 * 7)').stdout, end='')\nimport asyncio\n" \
@@ -111,6 +112,6 @@ def test_the_package_holds_no_policy():
     """No paths of this machine, no regular expression, nothing but the standard library."""
     for path in pathlib.Path(sdk.PACKAGE, "cloche").glob("*.py"):
         text = path.read_text(encoding="utf-8")
-        imported = set(re.findall(r"^(?:from|import) ([a-z_]+)", text, re.M))
+        imported = set(re.findall(r"^(?:from|import) ([a-z_0-9]+)", text, re.M))
         assert imported <= set(sys.stdlib_module_names), (path, imported)
         assert "import re\n" not in text and not re.search(r'"/(etc|proc|sys|home|root|dev)', text), path
