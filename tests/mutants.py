@@ -427,6 +427,9 @@ mutant("live output is gathered for who does not read", (f"{SERVE}/call_io.c", "
        tests=[I + "test_serve_hard.py::test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory"], image=True)
 mutant("payloads have no end", (f"{SERVE}/upload.c", "u->n + r->n > SPAWN_CODE_MAX", "false"),
        tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)
+mutant("payloads that wait have no bound", (f"{SERVE}/call.c", "s->held_bytes + r->n > SES_HELD_BYTES", "false"),
+       (f"{SERVE}/upload.c", "s->held_bytes + r->n > SES_HELD_BYTES", "false"),
+       tests=[I + "test_serve_hard.py::test_payloads_that_wait_are_bounded_together"], image=True)
 mutant("fields that are not known are passed over",
        (f"{SERVE}/request.c", "if (!f)\n\t\t\treturn ses_error_set", "if (!f)\n\t\t\tcontinue;\n\t\tif (!key)\n\t\t\treturn ses_error_set"),
        tests=[I + "test_serve_hard.py::test_a_wrong_request[a field that is not known]"], image=True)
