@@ -211,9 +211,10 @@ void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hel
 	}
 	said = hello->kind == SPAWN_FAILED ? sound_outcome(said) : NULL;
 	if (!said)
-		said = sandbox_no_start("spec", hello->kind == SPAWN_FAILED
-							? hello->err.msg
-							: "the sandbox's spawner said nothing that can be read");
+		said = sandbox_no_start(
+			"spec", hello->kind == SPAWN_FAILED
+					? hello->err.msg
+					: "the sandbox's spawner said nothing that can be read");
 	take_failed(sb, said);
 }
 
