@@ -239,6 +239,15 @@ def test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory():
         s.reader.start()
 
 
+def test_much_for_a_client_that_is_quick(serve, sandbox):
+    """What has to wait for room goes on when there is some again, however often."""
+    for _ in range(4):
+        assert len(serve.run(sandbox, "head", "-c", "40000000", "/dev/zero")["stdout"]) == 40000000
+    ids = [next(serve.ids) for _ in range(30000)]
+    serve.raw(b"".join(b'{"id":%d,"op":"info"}\n' % n for n in ids))
+    assert all(serve.answer(n)["sandboxes"] for n in ids)
+
+
 def test_unacknowledged_output_holds_up_that_call_alone():
     with serving.Serve(ack=True) as s:
         sb = s.open()
