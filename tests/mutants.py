@@ -431,6 +431,26 @@ mutant("layers of the host image are a root", ("src/image/record.c", 'if (!value
        tests=["unit:record"])
 mutant("what setup installed can be written", (PLAN, "spec->deps_writable ? UPPER_SCRATCH", "true ? UPPER_SCRATCH"),
        tests=[I + "test_setup_host.py::test_what_was_installed_is_there_read_only"])
+# ---- sessions: what goes between the client and the boxes ----
+SERVE = "src/session"
+mutant("the queue of a session has no end", (f"{SERVE}/call.c", "s->queued >= s->queue_max", "false"),
+       tests=[I + "test_serve_hard.py::test_the_queue_is_bounded"], image=True)
+mutant("live output needs no acknowledgement", (f"{SERVE}/call_io.c", "c->s->acks && SES_WINDOW - c->unacked < n", "false"),
+       tests=[I + "test_serve_hard.py::test_unacknowledged_output_holds_up_that_call_alone"], image=True)
+mutant("live output is gathered for who does not read", (f"{SERVE}/call_io.c", "!out_room(&c->s->out)", "false"),
+       tests=[I + "test_serve_hard.py::test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory"], image=True)
+mutant("payloads have no end", (f"{SERVE}/upload.c", "u->n + r->n > SPAWN_CODE_MAX", "false"),
+       tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)
+mutant("payloads that wait have no bound", (f"{SERVE}/call.c", "s->held_bytes + r->n > SES_HELD_BYTES", "false"),
+       (f"{SERVE}/upload.c", "s->held_bytes + r->n > SES_HELD_BYTES", "false"),
+       tests=[I + "test_serve_hard.py::test_payloads_that_wait_are_bounded_together"], image=True)
+mutant("fields that are not known are passed over",
+       (f"{SERVE}/request.c", "if (!f)\n\t\t\treturn ses_error_set", "if (!f)\n\t\t\tcontinue;\n\t\tif (!key)\n\t\t\treturn ses_error_set"),
+       tests=[I + "test_serve_hard.py::test_a_wrong_request[a field that is not known]"], image=True)
+mutant("frames may be nested as deep as they like", (f"{SERVE}/frame.c", "depth > FRAME_DEPTH_MAX", "false"), tests=["unit:frame"], image=True)
+mutant("anything of cloche's own can be a workspace",
+       ("src/box/mount_rules.c", "if (at == path || strncmp(at - 1, owner, sizeof(owner) - 1) != 0)", "if (at == path)"),
+       tests=["unit:mount_rules"])
 
 EQUIVALENT = {
     "Landlock: writing, block devices, signals": "the mounts are read-only or the box's own, block devices need a capability of the host's, and no process "
