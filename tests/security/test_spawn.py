@@ -18,7 +18,7 @@ from . import attack
 from .attack import boxlib
 from .test_lifecycle import namespaced
 
-KILLS = int(os.environ.get("CLOCHE_KILLS", "10"))
+KILLS = int(os.environ.get("CLOCHE_KILLS", "40"))
 
 
 def marked(mark, n=1):

@@ -331,6 +331,34 @@ START_TEST(what_the_spawner_refuses)
 }
 END_TEST
 
+START_TEST(a_workspace_that_is_missing)
+{
+	char own[100], path[300];
+	struct stat st;
+
+	config(NULL);
+	snprintf(own, sizeof(own), "%s-home", home);
+	setenv("HOME", own, 1);
+	snprintf(path, sizeof(path), "%s/a//b", own);
+	ck_assert_msg(ses_workspace_make(path, &e) == 0, "%s", e.message);
+	ck_assert(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+	ck_assert_int_eq(ses_workspace_make(path, &e), 0);
+	ck_assert_int_eq(rmdir(path), 0);
+	snprintf(path, sizeof(path), "%s/a", own);
+	ck_assert_int_eq(rmdir(path), 0);
+	/* what would be refused is not made */
+	snprintf(path, sizeof(path), "%s/.ssh/x", own);
+	ck_assert_int_eq(ses_workspace_make(path, &e), -1);
+	ck_assert_msg(e.type == SES_MOUNT_REFUSED && strcmp(e.option, "workspace") == 0 && e.rule[0], "%s", e.message);
+	ck_assert_int_eq(rmdir(own), 0); /* it is empty */
+	snprintf(path, sizeof(path), "%s/../x", own);
+	ck_assert_int_eq(ses_workspace_make(path, &e), -1);
+	ck_assert_int_eq(e.type, SES_OPTION);
+	ck_assert_int_eq(ses_workspace_make("/proc/none/x", &e), -1);
+	ck_assert_int_eq(ses_workspace_make("/", &e), 0);
+}
+END_TEST
+
 /* Each row can be told, its default is right by its own rule, and its word is one of cloche run's. */
 START_TEST(the_table)
 {
@@ -362,6 +390,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, spawn_words);
 	tcase_add_test(tc, setup_words);
 	tcase_add_test(tc, what_the_spawner_refuses);
+	tcase_add_test(tc, a_workspace_that_is_missing);
 	tcase_add_test(tc, the_table);
 }
 

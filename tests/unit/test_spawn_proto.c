@@ -39,7 +39,9 @@ static int memory(const void *data, size_t n)
 
 START_TEST(words_come_back)
 {
-	char *const argv[] = { "sh", "-c", "", "a\nb", NULL }, *const env[] = { "A=1", "B=", NULL };
+	static char text[6][8] = { "sh", "-c", "", "a\nb", "A=1", "B=" };
+	char *const argv[] = { text[0], text[1], text[2], text[3], NULL };
+	char *const env[] = { text[4], text[5], NULL };
 	struct spawn_words w;
 	struct err e;
 	int fd;

@@ -6,10 +6,11 @@
         sbx.write_file("data.csv", "a,b\\n")
         result = sbx.run(["wc", "-l", "data.csv"])
 """
-from .aio import AsyncProcess, AsyncSandbox, CallOptions, Options
+from .aio import AsyncProcess, AsyncSandbox
 from .client import shutdown, version
 from .errors import (AlreadyExists, Busy, Cancelled, Closed, FaultError, MountRefused, NotFound, OptionError, PathRefused, ProtocolError,
                      SandboxError, SystemFault, TooLarge, Unsupported)
+from .options import CallOptions, Options
 from .sandbox import Process, Sandbox, run, run_code
 from .types import Address, Cut, Denial, ExecutionResult, FileInfo, Limit, Result, SandboxFault, SetupResult, Usage
 

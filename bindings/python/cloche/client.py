@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -363,10 +362,16 @@ def find_program() -> str:
     if not sys.platform.startswith("linux"):
         raise Unsupported(f"cloche runs on Linux alone: on {sys.platform} use it in a Linux virtual machine (WSL2, Lima, colima, OrbStack)")
     packaged = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "cloche")
-    found = os.environ.get("CLOCHE_BIN") or (packaged if os.path.exists(packaged) else shutil.which("cloche"))
-    if not found:
-        raise SystemFault("there is no `cloche` on PATH: install it, or set CLOCHE_BIN to its path", "system")
-    return found
+    if os.environ.get("CLOCHE_BIN"):
+        return os.environ["CLOCHE_BIN"]
+    for path in (packaged, *(os.path.join(d, "cloche") for d in os.get_exec_path())):
+        try:
+            with open(path, "rb") as f:
+                if f.read(4) == b"\x7fELF" and os.access(path, os.X_OK):  # a package's command of that name is a script, which looks here
+                    return path
+        except OSError:
+            continue
+    raise SystemFault("there is no `cloche` on PATH: install it, or set CLOCHE_BIN to its path", "system")
 
 
 _lock = threading.Lock()
