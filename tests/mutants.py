@@ -399,7 +399,8 @@ mutant("size of the root", (PLAN, '(unsigned long long)spec->limits.root,\n', '(
 # ---- files of a workspace, as seen from outside ----
 WS, WIO, WLIST, WREPLACE, CHANGES = (f"src/session/{n}.c" for n in ("workspace", "workspace_io", "workspace_list", "workspace_replace", "changes"))
 READ = "fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);"
-mutant("links within the workspace are followed", ("src/base/path.c", "RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS", "RESOLVE_BENEATH"), tests=["unit:workspace_planted"])
+mutant("links within the workspace are followed", ("src/base/path.c", "RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS", "RESOLVE_BENEATH"),
+       tests=["unit:workspace_planted"])
 mutant("a link at the last name is followed", (WIO, READ, READ.replace("O_NOFOLLOW | ", "")),
        (WIO, "S_ISREG(st.st_mode)) { /* a device", "true) { /* a device"), tests=["unit:workspace_planted"])
 mutant("files are waited for", (WIO, READ, READ.replace("O_NONBLOCK | ", "")), tests=["unit:workspace_planted"])
