@@ -206,13 +206,15 @@ if (isMainThread) {
 def test_an_abort_signal_is_told_when_the_box_is_dead(script):
     """Looked at in the very turn in which the promise rejects; the control is the moment before."""
     r = script("""
+let begun;
 await withSandbox(async (sbx) => {
 	for (const begin of [(signal) => sbx.run(["sh", "-c", "echo so far; trap '' TERM INT; setsid sleep MARK & sleep MARK"], { signal }),
 		(signal) => sbx.runCode("import os; print('so far', flush=True); os.execvp('sleep', ['sleep', 'MARK'])", { signal }),
-		async (signal) => (await sbx.start(["sh", "-c", "echo so far; exec sleep MARK"], { signal })).wait()]) {
+		(signal) => (begun = sbx.start(["sh", "-c", "echo so far; exec sleep MARK"], { signal })).then((call) => call.wait())]) {
 		const abort = new AbortController();
 		const call = begin(abort.signal).catch((e) =>
 			console.log(e.name, e instanceof cloche.AbortError, e.cause, e.result.fault.type, e.result.stdout.trim(), marked()));
+		await begun;
 		await until(() => marked() > 0);
 		abort.abort("enough");
 		await call;
