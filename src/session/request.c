@@ -24,7 +24,7 @@
 #define CALL_FIELDS                                                                                \
 	SANDBOX, TIMEOUT, MAY("env", FIELD_ENV), MAY("cwd", FIELD_STR, 0, REQUEST_PATH_MAX),       \
 		MAY("stdin", FIELD_BOOL), MAY("pty", FIELD_SIZE), MAY("stream", FIELD_BOOL),       \
-		MAY("window", FIELD_INT, 65536, 1 << 30), MAY("track_files", FIELD_BOOL)
+		MAY("track_files", FIELD_BOOL)
 
 const struct ses_op ses_ops[OP_ID_N] = {
 	[OP_HELLO] = { "hello",
@@ -309,12 +309,8 @@ static bool has_nul(json_t *v)
 
 	if (json_is_string(v))
 		return strlen(json_string_value(v)) != json_string_length(v);
-	json_array_foreach(v, i, x)
-		if (has_nul(x))
-			return true;
-	json_object_foreach(v, key, x)
-		if (has_nul(x))
-			return true;
+	json_array_foreach(v, i, x) if (has_nul(x)) return true;
+	json_object_foreach(v, key, x) if (has_nul(x)) return true;
 	return false;
 }
 

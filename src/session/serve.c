@@ -179,6 +179,7 @@ static void op_hello(struct session *s, const struct request *r)
 static void op_info(struct session *s, const struct request *r)
 {
 	struct sandbox *sb;
+	int open = 0;
 
 	if (request_json(r, "sandbox")) {
 		sb = sandbox_of(s, r);
@@ -186,10 +187,12 @@ static void op_info(struct session *s, const struct request *r)
 			reply_done(s, r->id, sandbox_info(sb));
 		return;
 	}
+	for (sb = s->sandboxes; sb; sb = sb->next)
+		open += sb->state != SANDBOX_CLOSING;
 	reply_done(s, r->id,
 		   json_pack("{s:s,s:i,s:i,s:i,s:i}", "version", CLOCHE_VERSION, "boxes",
 			     (int)s->boxes, "queued", (int)s->queued, "calls", (int)s->calls,
-			     "sandboxes", (int)s->n_sandboxes));
+			     "sandboxes", open));
 }
 
 /* The id of any request that has no answer yet. */

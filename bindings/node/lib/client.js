@@ -24,12 +24,12 @@ function program(directories = (process.env.PATH ?? "").split(path.delimiter)) {
 		throw new Unsupported(`cloche needs Linux, and this is ${process.platform}: run it in a Linux virtual machine (WSL2, Lima, colima)`);
 	if (process.env.CLOCHE_BIN) return process.env.CLOCHE_BIN;
 	try {
-		return require.resolve(`cloche-linux-${process.arch}/bin/cloche`);
+		return require.resolve(`@cloche/linux-${process.arch}/bin/cloche`);
 	} catch {
 		for (const file of directories.map((directory) => path.join(directory, "cloche")))
 			if (!file.includes("/node_modules/") && existsSync(file) && path.extname(realpathSync(file)) !== ".js") return file;
 	}
-	throw new Unsupported(`there is no program cloche here: the package cloche-linux-${process.arch} brings it; or install it on PATH, or name it in CLOCHE_BIN`);
+	throw new Unsupported(`there is no program cloche here: the package @cloche/linux-${process.arch} brings it; or install it on PATH, or name it in CLOCHE_BIN`);
 }
 
 class Client {
