@@ -65,7 +65,7 @@ def bench(tmp_path_factory):
     (d / "bin" / "cloche").symlink_to(boxlib.CLOCHE)
     for name, text in (("script.py", "print('hello')\n"), ("job.py", "print('hello')\n"), ("main.py", "print('hello')\n"),
                        ("test.sh", "echo hello\n"), ("build.sh", "echo hello\n"), (".env", "A=1\n"), ("vars.env", "A=1\n"),
-                       ("data.csv", "a,b\n1,2\n"), ("input.txt", "text\n"), ("Makefile", "all:\n\techo made\ntest:\n\techo tested\n")):
+                       ("data.csv", "a,b\n1,2\n"), ("input.txt", "text\n"), ("cloche.yaml", "defaults:\n  memory_mb: 256\n"), ("Makefile", "all:\n\techo made\ntest:\n\techo tested\n")):
         (d / name).write_text(text if name[-3:] != ".sh" else "#!/bin/sh\n" + text)
         (d / name).chmod(0o755)
     for name in ("src", "data", "out", "project", "work", "rootfs", "input", "output"):
