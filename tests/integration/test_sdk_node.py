@@ -44,13 +44,13 @@ const until = async (what) => { while (!what()) await new Promise((resolve) => s
 
 @pytest.fixture
 def script(tmp_path):
-    """script(text, ...) runs a module that has the package's exports and the words behind it; its Result."""
+    """script(text, FLAG...) runs a module that has the package's exports; its Result."""
     head = f"import * as cloche from {json.dumps(str(PACKAGE / 'index.mjs'))};\n" + HEAD.replace("MARK", MARK)
 
-    def run(text, *args, **kw):
+    def run(text, *flags, **kw):
         path = tmp_path / "script.mjs"
         path.write_text(head + text, encoding="utf-8")
-        return node(path, *args, **kw)
+        return node(*flags, path, **kw)
     return run
 
 
@@ -151,6 +151,22 @@ await sbx.start(["sleep", "%s"]);
     assert (r.rc, r.out) == (0, b"x true\n"), r
     assert boxlib.wait_for(lambda: not boxlib.find_marked(MARK))
     assert boxlib.wait_for(lambda: not boxlib.communicate(["find", str(home), "-name", "kept"]).out)
+
+
+def test_a_sandbox_that_nobody_holds_is_closed(script, home):
+    """But not while a process of it is held, or a call runs."""
+    r = script("""
+import { execFileSync } from "node:child_process";
+const kept = () => execFileSync("find", [process.env.CLOCHE_HOME, "-name", "kept"]).length > 0;
+await (async () => { await (await new Sandbox().open()).writeFile("kept", "x"); })();
+const held = await (await new Sandbox().open()).start(["sleep", "MARK"]);
+const running = new Sandbox().run(["sh", "-c", "sleep MARK & sleep 2; echo whole"]);
+console.log(kept());
+await until(() => { globalThis.gc(); return !kept(); });
+console.log(marked(), (await running).stdout.trim());
+await held.kill();
+""".replace("MARK", MARK), "--expose-gc", env={"CLOCHE_HOME": str(home)})
+    assert r.out in (b"true\n2 whole\n", b"true\n1 whole\n"), r
 
 
 ENDS = {
