@@ -417,6 +417,24 @@ mutant("archives of files may have anything", ("src/image/unpack.c", "dir < 0 ||
 mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes = room(max),", ".bytes = img_unpack_default.bytes,"),
        tests=[I + "test_snapshot.py::test_bombs"], image=True)
 
+# ---- sessions: what goes between the client and the boxes ----
+SERVE = "src/session"
+mutant("the queue of a session has no end", (f"{SERVE}/call.c", "s->queued >= s->queue_max", "false"),
+       tests=[I + "test_serve_hard.py::test_the_queue_is_bounded"], image=True)
+mutant("live output needs no acknowledgement", (f"{SERVE}/call_io.c", "c->s->acks && SES_WINDOW - c->unacked < n", "false"),
+       tests=[I + "test_serve_hard.py::test_unacknowledged_output_holds_up_that_call_alone"], image=True)
+mutant("live output is gathered for who does not read", (f"{SERVE}/call_io.c", "!out_room(&c->s->out)", "false"),
+       tests=[I + "test_serve_hard.py::test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory"], image=True)
+mutant("payloads have no end", (f"{SERVE}/upload.c", "u->n + r->n > SPAWN_CODE_MAX", "false"),
+       tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)
+mutant("fields that are not known are passed over",
+       (f"{SERVE}/request.c", "if (!f)\n\t\t\treturn ses_error_set", "if (!f)\n\t\t\tcontinue;\n\t\tif (!key)\n\t\t\treturn ses_error_set"),
+       tests=[I + "test_serve_hard.py::test_a_wrong_request[a field that is not known]"], image=True)
+mutant("frames may be nested as deep as they like", (f"{SERVE}/frame.c", "depth > FRAME_DEPTH_MAX", "false"), tests=["unit:frame"], image=True)
+mutant("anything of cloche's own can be a workspace",
+       ("src/box/mount_rules.c", "if (at == path || strncmp(at - 1, owner, sizeof(owner) - 1) != 0)", "if (at == path)"),
+       tests=["unit:mount_rules"])
+
 EQUIVALENT = {
     "Landlock: writing, block devices, signals": "the mounts are read-only or the box's own, block devices need a capability of the host's, and no process "
                                                  "outside the pid namespace can be named: the second lock shows only where the first has a hole",

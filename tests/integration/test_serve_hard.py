@@ -1,6 +1,7 @@
 """`cloche serve` and clients that are wrong, slow, many, or gone: typed errors before anything is started, bounded memory, nothing left."""
 import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -152,6 +153,22 @@ def test_the_largest_frame_is_taken():
         assert s.answer(n)["error"]["type"] == "option"
 
 
+def test_a_workspace_that_was_exchanged_is_judged_anew(serve, ws):
+    (ws / "w").mkdir()
+    (ws / "w" / "f").write_text("x")
+    kept, late = serve.open(workspace=str(ws / "w")), serve.open(workspace=str(ws / "w"))
+    assert serve.ask("stat", sandbox=kept, path="f")["file"]["size"] == 1
+    (ws / "w").rename(ws / "moved")
+    (ws / "w").symlink_to("/etc")
+    assert serve.ask("stat", sandbox=late, path="passwd")["error"]["type"] == "mount_refused"
+    assert serve.ask("stat", sandbox=kept, path="passwd")["error"]["type"] == "not_found", "the one that was given is still the one"
+    assert serve.ask("stat", sandbox=kept, path="f")["file"]["size"] == 1
+    r = serve.run(late, "cat", "/workspace/passwd")
+    assert r["fault"]["type"] == "startup_failed" and r["fault"]["stage"] == "workspace", r
+    for sb in (kept, late):
+        serve.ask("close", sandbox=sb)
+
+
 # ---- many ----
 
 def test_two_hundred_at_once():
@@ -272,11 +289,15 @@ def busy(s):
     s.ask("write_file", b"x", sandbox=sb, path="f")
     s.request("write_file", b"x", sandbox=sb, path="g", more=True)
     s.request("run_code", b"x", sandbox=sb, more=True)
+    s.request("fork", sandbox=sb)
+    s.request("snapshot", sandbox=sb, file=f"/tmp/{MARK}-{os.getpid()}.tar.gz")
     s.request("open")
     return sb
 
 
 def nothing_left(pids):
+    for draft in pathlib.Path("/tmp").glob(f"{MARK}-{os.getpid()}.*"):
+        draft.unlink()  # the archive, or, of one that was killed, its beginning
     assert boxlib.wait_for(lambda: not boxlib.find_marked(MARK)), "processes of a box are left"
     assert boxlib.wait_for(lambda: not [p for p in pids if os.path.exists(f"/proc/{p}") and alive(p)]), "processes of the session are left"
 
