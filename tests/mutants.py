@@ -396,6 +396,27 @@ mutant("files in shared memory", (PLAN, "(unsigned long long)(size / 4096 + 64),
 mutant("size of the root", (PLAN, '(unsigned long long)spec->limits.root,\n', '(unsigned long long)spec->limits.root * 64,\n'),
        tests=[I + "test_limits.py::test_root_of_the_box_has_a_size"])
 
+# ---- files of a workspace, as seen from outside ----
+WS, WIO, WLIST, WREPLACE, CHANGES = (f"src/session/{n}.c" for n in ("workspace", "workspace_io", "workspace_list", "workspace_replace", "changes"))
+READ = "fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);"
+mutant("links within the workspace are followed", ("src/base/path.c", "RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS", "RESOLVE_BENEATH"), tests=["unit:workspace"])
+mutant("a link at the last name is followed", (WIO, READ, READ.replace("O_NOFOLLOW | ", "")),
+       (WIO, "S_ISREG(st.st_mode)) { /* a device", "true) { /* a device"), tests=["unit:workspace"])
+mutant("files are waited for", (WIO, READ, READ.replace("O_NONBLOCK | ", "")), tests=["unit:workspace"])
+mutant("anything is a file to read", (WIO, "S_ISREG(st.st_mode)) { /* a device", "true) { /* a device"),
+       (WIO, "\tif (!S_ISREG(st.st_mode)) {\n", "\tif (false) {\n"), tests=["unit:workspace"])
+mutant("anything is read, however large", (WIO, "if (length > max)", "if (false)"), tests=["unit:workspace"])
+mutant("lists have no end", (WLIST, "f->n == SES_LIST_MAX || ", ""), tests=["unit:workspace"])
+mutant("root is root in a workspace", (WS, ".give = geteuid() == 0,", ".give = false,"), tests=["unit:workspace"], who="root")
+mutant("a change is known by its size", (CHANGES, "x->ctime == y->ctime && ", ""), tests=["unit:changes"])
+mutant("changes within a tick", (CHANGES, "\ttree_settle(dirfd, &c->before);\n", ""), tests=["unit:changes"], who="root")
+mutant("a replacement that fails stays half done", (WREPLACE, "move_back(was, n, r->old, top) < 0 ? stuck(r, e) : -1;", "-1;"),
+       tests=["unit:workspace_tree"], who="root")
+mutant("archives of files may have anything", ("src/image/unpack.c", "dir < 0 || (u->how->files && check_plain(dir, name, en, e) < 0)", "dir < 0"),
+       tests=[I + "test_snapshot.py::test_refused"], image=True)
+mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes = room(max),", ".bytes = img_unpack_default.bytes,"),
+       tests=[I + "test_snapshot.py::test_bombs"], image=True)
+
 EQUIVALENT = {
     "Landlock: writing, block devices, signals": "the mounts are read-only or the box's own, block devices need a capability of the host's, and no process "
                                                  "outside the pid namespace can be named: the second lock shows only where the first has a hole",

@@ -19,60 +19,102 @@ export type Input = string | Uint8Array | Iterable<string | Uint8Array> | AsyncI
  * command is held up meanwhile. What is thrown is thrown by the call, when it has ended. */
 export type OutputCallback = (piece: Uint8Array) => unknown;
 
+/** How a pull or a setup comes along. */
+export interface Progress {
+	readonly phase: string;
+	readonly text: string | null;
+	readonly size: number | null;
+	readonly total: number | null;
+}
+
 /** Options of a sandbox. All may be left out; docs/OPTIONS.md has the values of each. */
 export interface SandboxOptions {
 	/** `"host"`: this machine's own programs, read-only. Or an OCI image: `"python:3.12-slim"`. Default: `"host"`. */
 	image?: string | null;
-	/** A command for `sh -c` that installs what calls need, run once with a network; what it leaves is cached. */
+	/** When to download the image. Default: `"missing"`. */
+	pull?: "missing" | "always" | "never" | null;
+	/** The image for this platform: `"linux/arm64"`. */
+	platform?: string | null;
+	/** How long downloading it may take. Default: 600. */
+	imageTimeoutS?: number | null;
+	/** Compile its Python library once. Default: `true`. */
+	pycCache?: boolean | null;
+	/** A command for `sh -c` that installs what calls need, run once with a network; what it leaves is kept. */
 	setup?: string | null;
-	/** A directory of this machine, shared read-write and kept. Default: a temporary one, removed by `close()`. */
+	/** Default: four times `memoryMb`. */
+	setupMemoryMb?: number | null;
+	/** Default: 300. */
+	setupTimeoutS?: number | null;
+	/** Calls can't change what `setup` has installed. Default: `true`. */
+	depsReadonly?: boolean | null;
+	/** A directory of this machine, absolute; shared read-write and kept. Default: a temporary one, removed by `close()`. */
 	workspace?: string | null;
-	/** How many bytes the workspace may grow to. */
+	/** How many bytes the workspace may grow to: fault `workspace_full`. */
 	workspaceMaxBytes?: number | null;
+	/** The workspace is a linked worktree: share what commits need of its repository. Default: `false`. */
+	git?: boolean | null;
+	/** Fill `files` of results. Default: `true`. */
+	trackFiles?: boolean | null;
+	/** Directories and files to share: where they are here, and where in the box. */
+	mounts?: Readonly<Record<string, string | readonly [target: string, mode: "ro" | "rw"]>> | null;
+	/** Sized scratch directories: `{ "/tmp": "512m" }`. `{}`: none. Default: `/tmp` of `DEFAULT_TMPFS_MB`. */
+	tmpfs?: Readonly<Record<string, string>> | null;
 	/** Default: 512. */
 	memoryMb?: number | null;
 	/** How many processors' time. Default: no limit. */
 	cpus?: number | null;
 	/** Processes and threads at once. Default: 256. */
 	pids?: number | null;
-	/** Deadline of each call. Default: 30. */
+	/** Deadline of a call that has none of its own. Default: 30. */
 	timeoutS?: number;
-	/** `true` shares this machine's network, its loopback included. Default: `false`. */
-	network?: boolean;
-	/** A user of the image: a name, `"1000"`, `"1000:1000"`. */
-	user?: string | null;
-	/** Capabilities that boxes do without. Default: `["ALL"]`. */
-	capDrop?: readonly string[];
-	/** Directories and files to share: where they are here, and where in the box. */
-	mounts?: Readonly<Record<string, string | readonly [target: string, mode: "ro" | "rw"]>> | null;
-	/** Sized scratch directories: `{ "/tmp": "512m" }`. `{}`: none. Default: `/tmp` of `DEFAULT_TMPFS_MB`. */
-	tmpfs?: Readonly<Record<string, string>> | null;
+	/** How much of each stream is kept: its first and its last half. Default: 64 MiB. */
+	maxOutputBytes?: number | null;
 	/** The size of `/dev/shm`. */
 	shmMb?: number | null;
 	/** Limits of each process. */
-	rlimits?: { addressSpace?: number | null; fileSize?: number | null; openFiles?: number | null } | null;
-	/** Environment of calls. */
-	env?: Readonly<Record<string, string>> | null;
-	/** How much of each stream is kept: its first and its last half. Default: 64 MiB. */
-	maxOutputBytes?: number | null;
+	rlimits?: { readonly addressSpace?: number; readonly fileSize?: number; readonly openFiles?: number } | null;
 	/** `false`: limits by watching, where the kernel need not hold them. Default: `true`. */
-	enforceLimits?: boolean;
-	/** `true`: no box starts whose limits the kernel does not hold. Default: `false`. */
-	requireLimits?: boolean;
+	enforceLimits?: boolean | null;
+	/** `true`: nothing runs unless the kernel holds memory and pids. Default: `false`. */
+	requireLimits?: boolean | null;
+	/** `true` shares this machine's network, its loopback included. Default: `false`. */
+	network?: boolean | null;
+	/** A user of the image: a name, `"1000"`, `"1000:1000"`. */
+	user?: string | null;
+	/** 65,536 user ids, for programs that change to others. Default: `false`. */
+	uidRange?: boolean | null;
+	/** Environment of calls; nothing of this process's is passed on. */
+	env?: Readonly<Record<string, string>> | null;
+	/** Capabilities that boxes do without. Default: `["ALL"]`. */
+	capDrop?: readonly string[] | null;
+	/** Capabilities that they keep. */
+	capAdd?: readonly string[] | null;
 	securityProfile?: "default" | "untrusted" | null;
+	/** A root that can't be written to. Default: `false`. */
+	readOnly?: boolean | null;
+	/** `"allow=CALL"` or `"deny=CALL"`, for a system call each. */
+	seccompRules?: readonly string[] | null;
 	/** A profile of AppArmor that is loaded. */
 	apparmor?: string | null;
-	/** Calls can't change what `setup` has installed. Default: `true`. */
-	depsReadonly?: boolean;
-	/** Compile an image's standard library once. Default: `true`. */
-	pycCache?: boolean;
-	/** Fill `files` of results. Default: `true`. */
-	trackFiles?: boolean;
+	/** Character devices below /dev to give. */
+	devices?: readonly string[] | null;
 	/** Names of cloche.yaml: `["vcpu:heavy"]`. */
 	profiles?: readonly string[] | null;
+	/** A label. */
+	name?: string | null;
+	/** Not yet: refused with `Unsupported`. */
+	egressAllow?: readonly string[] | null;
+	/** Not yet. */
+	prewarm?: number | null;
+	/** Not yet. */
+	persist?: boolean | null;
+	/** Not yet. */
+	persistTtlS?: number | null;
 	/** Live output of `run` and `runCode`; the result has it, too. */
 	onStdout?: OutputCallback | null;
 	onStderr?: OutputCallback | null;
+	/** Told how opening comes along. */
+	onProgress?: ((progress: Progress) => unknown) | null;
 }
 
 /** Options of one call. */
@@ -85,7 +127,7 @@ export interface CallOptions {
 	/** Default: the end of file, at once. */
 	stdin?: Input | null;
 	/** A terminal; `true` is one of 24 rows and 80 columns. Its output is `stdout`. */
-	pty?: boolean | { rows: number; cols: number } | null;
+	pty?: boolean | readonly [rows: number, cols: number] | null;
 	trackFiles?: boolean | null;
 	/** Instead of the sandbox's; `null`: none. */
 	onStdout?: OutputCallback | null;
@@ -96,6 +138,9 @@ export interface CallOptions {
 export interface RunCodeOptions extends CallOptions {
 	/** Default: `"python"`. */
 	language?: Language | null;
+}
+export interface SetupOptions extends Pick<CallOptions, "timeoutS" | "onStdout" | "onStderr" | "signal"> {
+	onProgress?: ((progress: Progress) => unknown) | null;
 }
 export interface StartOptions extends Omit<CallOptions, "stdin"> {
 	/** `true`: `Process.stdin` writes it. */
@@ -117,7 +162,7 @@ export interface SandboxFault {
 	readonly syscall?: string | null;
 	readonly comm?: string;
 	/** Which of `limits` was hit. */
-	readonly limit?: string;
+	readonly limit?: LimitName;
 	/** Of `oom`: what the memory was. */
 	readonly filledBy?: "anonymous" | "tmpfs" | "shm" | null;
 }
@@ -142,7 +187,7 @@ export interface Limit {
 	readonly rung: string | null;
 	readonly enforced: boolean;
 }
-export type LimitName = "memory" | "pids" | "cpus" | "timeout" | "output" | "fileSize" | "openFiles" | "workspaceMax" | "ioWeight";
+export type LimitName = "memory" | "pids" | "cpus" | "timeout" | "output" | "file_size" | "open_files" | "workspace_max" | "io_weight";
 
 /** Something that was refused, and the option of `cloche run` that would allow it. */
 export interface Denial {
@@ -162,8 +207,8 @@ export interface FileChange {
 	readonly path: string;
 	readonly change: "created" | "modified" | "deleted" | "renamed";
 	readonly size: number;
-	/** Of `renamed`: what it was. */
-	readonly from?: string;
+	/** Of `renamed`: what its path was. */
+	readonly previous: string | null;
 }
 
 /** A file of the workspace. */
@@ -221,6 +266,8 @@ export class ExecutionResult {
 	readonly image: ImageInfo | null;
 	readonly events: Readonly<Record<string, number | null>>;
 	/** What cloche has to say; none of it is in `stderr`. */
+	readonly notes: readonly string[];
+	/** The same as `notes`. */
 	readonly runtimeNotes: readonly string[];
 	/** The same as `stderr`: what the code wrote. */
 	readonly codeStderr: string;
@@ -299,8 +346,8 @@ export class Sandbox implements AsyncDisposable {
 	/** Starts a command in the background; it has no deadline unless one is given. */
 	start(argv: readonly string[], options?: StartOptions): Promise<Process>;
 
-	/** Writes a file of the workspace, and the directories above it. Paths are relative to the workspace, here and below. */
-	writeFile(path: string, data: string | Uint8Array, options?: { mode?: number | null }): Promise<void>;
+	/** Writes a file of the workspace, and the directories above it; resolves to its size. Paths are relative to the workspace, here and below. */
+	writeFile(path: string, data: string | Uint8Array, options?: { mode?: number | null }): Promise<number>;
 	/** Reads a file. More than `maxBytes` (64 MiB) is refused with `TooLarge`. */
 	readFile(path: string, options?: { offset?: number | null; length?: number | null; maxBytes?: number | null }): Promise<Uint8Array>;
 	/** Lists a directory and, unless told otherwise, those below it; sorted by path. */
@@ -310,16 +357,16 @@ export class Sandbox implements AsyncDisposable {
 	makeDir(path: string, options?: { parents?: boolean | null }): Promise<void>;
 	rename(path: string, to: string, options?: { replace?: boolean | null }): Promise<void>;
 
-	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`. */
-	snapshot(file: string, options?: { format?: string | null }): Promise<{ size: number; files: number }>;
+	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`; resolves to its size. */
+	snapshot(file: string, options?: { format?: string | null }): Promise<number>;
 	/** Replaces the workspace's content by an archive's, when all of that has been verified. */
-	restore(file: string): Promise<{ files: number }>;
+	restore(file: string): Promise<void>;
 	/** Another sandbox with the same options and a copy of the workspace. */
 	fork(): Promise<Sandbox>;
 	/** Runs a command as the option `setup` does; later calls have what it left. */
-	setup(command: string, options?: Pick<CallOptions, "timeoutS" | "onStdout" | "onStderr" | "signal">): Promise<{ layer: string | null; found: boolean; fault: SandboxFault | null }>;
+	setup(command: string, options?: SetupOptions): Promise<{ layer: string | null; found: boolean; fault: SandboxFault | null }>;
 	/** What holds for this sandbox. */
-	info(): Promise<{ options: Record<string, unknown>; image: ImageInfo | null; limits: Record<string, unknown> | null }>;
+	info(): Promise<{ options: Record<string, unknown>; image: ImageInfo | null; limits: Readonly<Record<string, Limit>> | null }>;
 }
 
 /** Opens a sandbox, and closes it when `work` is done, however that ends. */

@@ -1,15 +1,18 @@
-/* Walking a layer: a directory, its opaque marker, then its names in order.
+/* Walking a layer: a directory, its opaque marker, then its names in order. Or the files of a
+ * workspace, which may be anything by the time they are opened.
  *
  * What stands in the store and not in the archive it came from is left out or the same everywhere:
  * a whiteout's times, and a root directory that is as usual.
  *
- * What may go wrong: a file changes while it is written (the store's never do; it is noticed), a
- * tree is deeper than there are descriptors (bounded). */
+ * What may go wrong: a file changes while it is written (the store's never do; it is noticed), or
+ * is no file any more (what was opened is looked at, and no FIFO is waited for); a tree is deeper
+ * than there are descriptors (bounded). */
 #include "image/layer_tar.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +27,7 @@
 #define OVERLAY "user.overlay."
 #define XATTRS_CAP 65536
 #define PIECE 65536
+#define PIECES_MAX (TAR_SPARSE_MAX - 1)
 
 /* Where a file of several names was first seen. */
 struct seen {
@@ -37,6 +41,11 @@ struct walk {
 	char names[XATTRS_CAP], values[XATTRS_CAP];
 	struct seen *seen; /* open addressing; a power of two */
 	size_t n_seen, cap_seen;
+
+	bool files; /* of a workspace */
+	dev_t dev;
+	struct img_files_tarred done;
+	struct tar_piece *pieces; /* room for PIECES_MAX */
 };
 
 static int by_text(const void *a, const void *b)
@@ -118,8 +127,8 @@ static int begin(struct walk *w, const char *path, const struct stat *st, struct
 	memcpy(en->path, path, strlen(path) + 1);
 	en->link[0] = '\0';
 	en->mode = st->st_mode & 07777;
-	en->uid = st->st_uid == geteuid() ? 0 : st->st_uid;
-	en->gid = st->st_gid == getegid() ? 0 : st->st_gid;
+	en->uid = w->files || st->st_uid == geteuid() ? 0 : st->st_uid;
+	en->gid = w->files || st->st_gid == getegid() ? 0 : st->st_gid;
 	en->mtime = st->st_mtim.tv_sec;
 	en->mtime_ns = (uint32_t)st->st_mtim.tv_nsec;
 	en->size = 0;
@@ -127,48 +136,114 @@ static int begin(struct walk *w, const char *path, const struct stat *st, struct
 	return 0;
 }
 
-static int put_content(struct walk *w, int fd, uint64_t size, struct err *e)
+/* `n` bytes of the file from `offset`. */
+static int put_piece(struct walk *w, int fd, uint64_t offset, uint64_t n, struct err *e)
 {
 	char piece[PIECE];
-	uint64_t left = size;
 
-	while (left > 0) {
-		ssize_t n = fd_read_full(fd, piece, left < PIECE ? (size_t)left : PIECE);
+	while (n > 0) {
+		size_t want = n < PIECE ? (size_t)n : PIECE;
+		ssize_t got = pread(fd, piece, want, (off_t)offset);
 
-		if (n < 0)
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
 			return err_sys(e, "read");
-		if (n == 0)
+		if (got == 0 && !w->files)
 			return err_set(e, ERR_REFUSED, "it became shorter while it was read");
-		if (w->sink->write(w->sink->ctx, piece, (size_t)n, e) < 0)
+		if (got == 0) {
+			memset(piece, 0, want);
+			got = (ssize_t)want;
+		}
+		if (w->sink->write(w->sink->ctx, piece, (size_t)got, e) < 0)
 			return -1;
-		left -= (uint64_t)n;
+		n -= (uint64_t)got;
+		offset += (uint64_t)got;
 	}
-	return tar_put_padding(w->sink, size, e);
+	return 0;
 }
 
-static int put_file(struct walk *w, int dir, const char *name, const char *path,
-		    const struct stat *st, struct err *e)
+/* Where there is content. 0: the file has no holes, or its file system can't tell. */
+static size_t find_pieces(struct walk *w, int fd, uint64_t size)
 {
-	_cleanup_fd_ int fd = -1;
-	const char *first = NULL;
+	off_t at = 0, end = (off_t)size;
+	size_t n = 0;
 
-	if (st->st_nlink > 1 && first_name(w, st->st_ino, path, &first, e) < 0)
+	while (at < end && n < PIECES_MAX) {
+		off_t data = lseek(fd, at, SEEK_DATA), hole;
+
+		if (data < 0 && errno != ENXIO)
+			return 0;
+		if (data < 0 || data >= end) /* a hole up to the end */
+			break;
+		hole = n == PIECES_MAX - 1 ? end : lseek(fd, data, SEEK_HOLE);
+		if (hole < 0 || hole > end)
+			hole = end;
+		if (hole <= data) /* it changes */
+			return 0;
+		w->pieces[n++] = (struct tar_piece){ (uint64_t)data, (uint64_t)(hole - data) };
+		at = hole;
+	}
+	if (n == 0 && size > 0)
+		w->pieces[n++] = (struct tar_piece){ size, 0 };
+	return n;
+}
+
+static int put_content(struct walk *w, int fd, const struct stat *st, struct err *e)
+{
+	uint64_t size = (uint64_t)st->st_size, stored = 0;
+	size_t n = w->files && (uint64_t)st->st_blocks * 512 < size ? find_pieces(w, fd, size) : 0;
+
+	if (n == 0) {
+		if (tar_put(w->sink, &w->en, e) < 0 || put_piece(w, fd, 0, size, e) < 0)
+			return -1;
+		return tar_put_padding(w->sink, size, e);
+	}
+	if (tar_put_sparse(w->sink, &w->en, w->pieces, n, e) < 0)
 		return -1;
-	if (begin(w, path, st, e) < 0)
+	for (size_t i = 0; i < n; i++) {
+		if (put_piece(w, fd, w->pieces[i].offset, w->pieces[i].len, e) < 0)
+			return -1;
+		stored += w->pieces[i].len;
+	}
+	return tar_put_padding(w->sink, stored, e);
+}
+
+/* Something of a workspace is no longer what it was when it was looked at. */
+static bool has_gone(const struct walk *w)
+{
+	return w->files && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP ||
+			    errno == ENXIO || errno == EINVAL);
+}
+
+static int put_file(struct walk *w, int dir, const char *name, const char *path, struct err *e)
+{
+	_cleanup_fd_ int fd =
+		openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	const char *first = NULL;
+	struct stat st;
+
+	if (fd < 0)
+		return has_gone(w) ? 0 : err_sys(e, "open");
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, "stat");
+	if (!S_ISREG(st.st_mode))
+		return 0;
+	/* Inodes are those of one file system. */
+	if (st.st_nlink > 1 && (!w->files || st.st_dev == w->dev) &&
+	    first_name(w, st.st_ino, path, &first, e) < 0)
 		return -1;
+	if (begin(w, path, &st, e) < 0)
+		return -1;
+	w->done.files++;
 	if (first) {
 		w->en.type = TAR_HARDLINK;
 		memcpy(w->en.link, first, strlen(first) + 1);
 		return tar_put(w->sink, &w->en, e);
 	}
-	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0)
-		return err_sys(e, "open");
 	w->en.type = TAR_FILE;
-	w->en.size = (uint64_t)st->st_size;
-	if (take_xattrs(w, fd, e) < 0 || tar_put(w->sink, &w->en, e) < 0)
-		return -1;
-	return put_content(w, fd, (uint64_t)st->st_size, e);
+	w->en.size = (uint64_t)st.st_size;
+	return take_xattrs(w, fd, e) < 0 ? -1 : put_content(w, fd, &st, e);
 }
 
 static int put_symlink(struct walk *w, int dir, const char *name, const char *path,
@@ -180,7 +255,8 @@ static int put_symlink(struct walk *w, int dir, const char *name, const char *pa
 		return -1;
 	n = readlinkat(dir, name, w->en.link, sizeof(w->en.link) - 1);
 	if (n < 0)
-		return err_sys(e, "readlink");
+		return has_gone(w) ? 0 : err_sys(e, "readlink");
+	w->done.files++;
 	w->en.link[n] = '\0';
 	w->en.type = TAR_SYMLINK;
 	w->en.mode = 0777;
@@ -213,20 +289,26 @@ static bool is_opaque(int dir)
 	return fgetxattr(dir, OVERLAY "opaque", v, sizeof(v)) == 1 && v[0] == 'y';
 }
 
-static int put_dir(struct walk *w, int dir, const char *name, const char *path,
-		   const struct stat *st, unsigned depth, struct err *e)
+static int put_dir(struct walk *w, int dir, const char *name, const char *path, unsigned depth,
+		   struct err *e)
 {
 	_cleanup_fd_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
 
 	if (fd < 0)
-		return err_sys(e, "open");
+		return has_gone(w) ? 0 : err_sys(e, "open");
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, "stat");
 	if (depth == DEPTH_MAX)
 		return err_set(e, ERR_REFUSED, "it is more than %d directories deep", DEPTH_MAX);
-	if (begin(w, path, st, e) < 0)
+	if (begin(w, path, &st, e) < 0)
 		return -1;
 	w->en.type = TAR_DIR;
+	w->done.files++;
 	if (take_xattrs(w, fd, e) < 0 || tar_put(w->sink, &w->en, e) < 0)
 		return -1;
+	if (w->files)
+		return st.st_dev == w->dev ? put_tree(w, fd, path, depth + 1, e) : 0;
 	if (is_opaque(fd) && put_mark(w, path, "", ".wh..wh..opq", e) < 0)
 		return -1;
 	return put_tree(w, fd, path, depth + 1, e);
@@ -241,14 +323,20 @@ static int put_one(struct walk *w, int dir, const char *at, const char *name, un
 	if (snprintf(path, sizeof(path), "%s%s%s", at, *at ? "/" : "", name) >= (int)sizeof(path))
 		return err_set(e, ERR_REFUSED, "its name is too long");
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_sys(e, "stat");
+		return has_gone(w) ? 0 : err_sys(e, "stat");
 	switch (st.st_mode & S_IFMT) {
 	case S_IFREG:
-		return put_file(w, dir, name, path, &st, e);
+		return put_file(w, dir, name, path, e);
 	case S_IFDIR:
-		return put_dir(w, dir, name, path, &st, depth, e);
+		return put_dir(w, dir, name, path, depth, e);
 	case S_IFLNK:
 		return put_symlink(w, dir, name, path, &st, e);
+	}
+	if (w->files) {
+		w->done.special++;
+		return 0;
+	}
+	switch (st.st_mode & S_IFMT) {
 	case S_IFCHR:
 		return st.st_rdev == 0 ? put_mark(w, at, ".wh.", name, e) : 0;
 	case S_IFIFO:
@@ -338,6 +426,15 @@ static int put_root(struct walk *w, int dir, uint32_t mode, struct err *e)
 	return tar_put(w->sink, &w->en, e);
 }
 
+static void walk_free(struct walk *w)
+{
+	for (size_t i = 0; i < w->cap_seen; i++)
+		free(w->seen[i].path);
+	free(w->seen);
+	free(w->pieces);
+	free(w);
+}
+
 int img_layer_tar(int dir, uint32_t mode, const struct tar_sink *sink, struct err *e)
 {
 	struct walk *w = calloc(1, sizeof(*w)); /* large */
@@ -350,9 +447,31 @@ int img_layer_tar(int dir, uint32_t mode, const struct tar_sink *sink, struct er
 			    tar_put_end(sink, e) < 0
 		    ? -1
 		    : 0;
-	for (size_t i = 0; i < w->cap_seen; i++)
-		free(w->seen[i].path);
-	free(w->seen);
-	free(w);
+	walk_free(w);
+	return r;
+}
+
+int img_files_tar(int dir, const struct tar_sink *sink, struct img_files_tarred *ret, struct err *e)
+{
+	struct walk *w = calloc(1, sizeof(*w)); /* large */
+	struct stat st;
+	int r = -1;
+
+	if (!w || fstat(dir, &st) < 0)
+		err_sys(e, "write an archive");
+	else if (!(w->pieces = calloc(PIECES_MAX, sizeof(*w->pieces))))
+		err_sys(e, "write an archive");
+	else
+		r = 0;
+	if (r == 0) {
+		w->sink = sink;
+		w->files = true;
+		w->dev = st.st_dev;
+		r = put_tree(w, dir, "", 0, e) < 0 || tar_put_end(sink, e) < 0 ? -1 : 0;
+	}
+	if (r == 0)
+		*ret = w->done;
+	if (w)
+		walk_free(w);
 	return r;
 }

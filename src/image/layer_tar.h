@@ -11,3 +11,13 @@
  * caller owns is root's in the archive. Sparse files are written whole; sockets are
  * left out. */
 int img_layer_tar(int dir, uint32_t mode, const struct tar_sink *sink, struct err *e);
+
+struct img_files_tarred {
+	uint64_t files;	  /* entries: files, links, directories */
+	uint64_t special; /* FIFOs, sockets, devices: left out */
+};
+/* The files of a workspace, which others may change meanwhile, as an archive that img_unpack takes
+ * with `files`: what has gone when its turn comes is left out, a file that has become shorter ends
+ * in zeros. Holes are kept. Owners are root's; what is mounted below is not gone into. */
+int img_files_tar(int dir, const struct tar_sink *sink, struct img_files_tarred *ret,
+		  struct err *e);

@@ -50,6 +50,11 @@ struct tar_entry {
 	struct tar_xattr xattrs[TAR_XATTRS_MAX];
 };
 
+/* Of a sparse file: what lies between two pieces is a hole. */
+struct tar_piece {
+	uint64_t offset, len;
+};
+
 /* Where bytes come from: fills buf with 1 to n bytes and returns the count, 0 at the end, -1 with
  * *e set. */
 struct tar_source {

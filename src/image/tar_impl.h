@@ -7,10 +7,6 @@
 #define TAR_BLOCK_LEN 512
 #define TAR_BUFFER 65536
 
-struct tar_piece {
-	uint64_t offset, len;
-};
-
 struct tar {
 	struct tar_source source;
 	uint64_t left;	 /* bytes that may still be read from the source */

@@ -11,6 +11,7 @@
 #define ID_MAX 07777777u
 #define SIZE_FIELD_MAX UINT64_C(077777777777)
 #define PAX_MAX (4u << 20)
+#define MAP_MAX (4u << 20)
 
 struct header {
 	char name[NAME_SIZE], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8];
@@ -108,7 +109,7 @@ static void fill(struct header *h, const char *path, const struct tar_entry *en,
 	snprintf(h->checksum, sizeof(h->checksum), "%06o", sum & 0777777);
 }
 
-static void extend(struct buf *out, const char *path, const struct tar_entry *en)
+static void extend(struct buf *out, const char *path, const struct tar_entry *en, uint64_t stored)
 {
 	if (strlen(path) > NAME_SIZE)
 		pax(out, "", "path", path, strlen(path));
@@ -118,8 +119,8 @@ static void extend(struct buf *out, const char *path, const struct tar_entry *en
 		pax_number(out, "uid", en->uid);
 	if (en->gid > ID_MAX)
 		pax_number(out, "gid", en->gid);
-	if (en->size > SIZE_FIELD_MAX)
-		pax_number(out, "size", en->size);
+	if (stored > SIZE_FIELD_MAX)
+		pax_number(out, "size", stored);
 	if (en->mtime < 0 || en->mtime_ns > 0 || en->mtime > (int64_t)SIZE_FIELD_MAX)
 		pax_time(out, en->mtime, en->mtime_ns);
 	for (size_t i = 0; i < en->n_xattrs; i++)
@@ -136,26 +137,63 @@ int tar_put_padding(const struct tar_sink *sink, uint64_t size, struct err *e)
 	return put(sink, zeros, (size_t)(-size % BLOCK), e);
 }
 
-int tar_put(const struct tar_sink *sink, const struct tar_entry *en, struct err *e)
+/* The header of an entry of whose content `stored` bytes follow; `more` is what its pax header says
+ * already. */
+static int put_header(const struct tar_sink *sink, const struct tar_entry *en, const char *path,
+		      uint64_t stored, struct buf *more, struct err *e)
 {
 	static const struct tar_entry none = { .mode = 0644 }; /* large */
+	struct header h;
+
+	extend(more, path, en, stored);
+	if (more->failed)
+		return err_set(e, ERR_REFUSED, "its extended attributes are too large");
+	if (more->len > 0) {
+		fill(&h, "PaxHeaders.0/entry", &none, 'x', more->len);
+		if (put(sink, &h, sizeof(h), e) < 0 || put(sink, more->data, more->len, e) < 0 ||
+		    tar_put_padding(sink, more->len, e) < 0)
+			return -1;
+	}
+	fill(&h, path, en, type_of(en->type), stored);
+	return put(sink, &h, sizeof(h), e);
+}
+
+int tar_put(const struct tar_sink *sink, const struct tar_entry *en, struct err *e)
+{
 	char path[TAR_PATH_CAP + 1];
 	_cleanup_buf_ struct buf more;
-	struct header h;
 
 	snprintf(path, sizeof(path), "%s%s", en->path, en->type == TAR_DIR ? "/" : "");
 	buf_init(&more, PAX_MAX);
-	extend(&more, path, en);
-	if (more.failed)
-		return err_set(e, ERR_REFUSED, "its extended attributes are too large");
-	if (more.len > 0) {
-		fill(&h, "PaxHeaders.0/entry", &none, 'x', more.len);
-		if (put(sink, &h, sizeof(h), e) < 0 || put(sink, more.data, more.len, e) < 0 ||
-		    tar_put_padding(sink, more.len, e) < 0)
-			return -1;
+	return put_header(sink, en, path, en->size, &more, e);
+}
+
+int tar_put_sparse(const struct tar_sink *sink, const struct tar_entry *en,
+		   const struct tar_piece *pieces, size_t n, struct err *e)
+{
+	_cleanup_buf_ struct buf more, map;
+	uint64_t stored = 0;
+
+	buf_init(&more, PAX_MAX);
+	buf_init(&map, MAP_MAX);
+	/* Readers take the file to end with the last piece. */
+	buf_fmt(&map, "%zu\n", n + 1);
+	for (size_t i = 0; i < n; i++) {
+		buf_fmt(&map, "%llu\n%llu\n", (unsigned long long)pieces[i].offset,
+			(unsigned long long)pieces[i].len);
+		stored += pieces[i].len;
 	}
-	fill(&h, path, en, type_of(en->type), en->size);
-	return put(sink, &h, sizeof(h), e);
+	buf_fmt(&map, "%llu\n0\n", (unsigned long long)en->size);
+	buf_add(&map, zeros, (size_t)(-map.len % BLOCK));
+	if (map.failed)
+		return err_set(e, ERR_REFUSED, "its holes are too many");
+	pax_number(&more, "GNU.sparse.major", 1);
+	pax_number(&more, "GNU.sparse.minor", 0);
+	pax(&more, "", "GNU.sparse.name", en->path, strlen(en->path));
+	pax_number(&more, "GNU.sparse.realsize", en->size);
+	if (put_header(sink, en, en->path, map.len + stored, &more, e) < 0)
+		return -1;
+	return put(sink, map.data, map.len, e);
 }
 
 int tar_put_file(const struct tar_sink *sink, const char *path, const void *data, size_t n,

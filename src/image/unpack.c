@@ -157,10 +157,11 @@ static int make_dir(struct unpack *u, int dir, const char *name, const char *pat
 }
 
 /* Links to the file `last` in `from`, which this layer has given. */
-static int link_own(int from, const char *last, int dir, const char *name, struct err *e)
+static int link_own(const struct unpack *u, int from, const char *last, int dir, const char *name,
+		    struct err *e)
 {
 	/* What is in its place goes first; with it the target may go. */
-	if (unpack_remove(dir, name, e) < 0)
+	if (!u->how->files && unpack_remove(dir, name, e) < 0)
 		return -1;
 	return linkat(from, last, dir, name, 0) < 0 ? err_sys(e, "link") : 0;
 }
@@ -186,13 +187,15 @@ static int link_to(struct unpack *u, const char *target, int dir, const char *na
 	if (there < 0)
 		return -1;
 	if (there == THERE_OTHER)
-		return link_own(from, last, dir, name, e);
+		return link_own(u, from, last, dir, name, e);
 	if (there == THERE_NOTHING && *last && u->how->n_lowers > 0)
 		r = unpack_borrow(u, whole, dir, name, e);
 	if (r != 0)
 		return r < 0 ? -1 : 0;
 	return err_set(e, ERR_REFUSED,
-		       "no such file was given by this layer before, or by one below");
+		       u->how->files
+			       ? "no such file was given by the archive before"
+			       : "no such file was given by this layer before, or by one below");
 }
 
 static int make_link(struct unpack *u, int dir, const char *name, const char *path,
@@ -242,6 +245,20 @@ static int leave_out(struct unpack *u, int dir, const char *name, struct err *e)
 	return there == THERE_WHITEOUT ? 0 : unpack_remove(dir, name, e);
 }
 
+/* What an archive of files may not have. A directory may be named after what is in it. */
+static int check_plain(int dir, const char *name, const struct tar_entry *en, struct err *e)
+{
+	int there = unpack_there(dir, name, e);
+
+	if (there < 0)
+		return -1;
+	if (en->type == TAR_CHAR || en->type == TAR_BLOCK || en->type == TAR_FIFO)
+		return err_set(e, ERR_REFUSED, "it is a device or a FIFO");
+	if (there != THERE_NOTHING && (there != THERE_DIR || en->type != TAR_DIR))
+		return err_set(e, ERR_REFUSED, "the archive gives it twice");
+	return 0;
+}
+
 static int make(struct unpack *u, struct tar *t, const struct tar_entry *en, struct err *e)
 {
 	char path[TAR_PATH_CAP];
@@ -257,9 +274,9 @@ static int make(struct unpack *u, struct tar *t, const struct tar_entry *en, str
 		return make_dir(u, u->root, ".", path, en, e);
 	}
 	dir = unpack_parent(u, path, &name, e);
-	if (dir < 0)
+	if (dir < 0 || (u->how->files && check_plain(dir, name, en, e) < 0))
 		return -1;
-	if (!strncmp(name, WH, strlen(WH)))
+	if (!u->how->files && !strncmp(name, WH, strlen(WH)))
 		return hide(u, dir, name, e);
 	if (en->type == TAR_DIR)
 		return make_dir(u, dir, name, path, en, e);
@@ -267,7 +284,7 @@ static int make(struct unpack *u, struct tar *t, const struct tar_entry *en, str
 		return make_link(u, dir, name, path, en, e);
 	if (en->type == TAR_CHAR || en->type == TAR_BLOCK)
 		return leave_out(u, dir, name, e);
-	if (unpack_remove(dir, name, e) < 0)
+	if (!u->how->files && unpack_remove(dir, name, e) < 0)
 		return -1;
 	return en->type == TAR_FILE ? make_file(u, t, dir, name, en, e)
 				    : make_other(u, dir, name, en, e);

@@ -57,7 +57,7 @@ int unpack_name(const char *text, char ret[TAR_PATH_CAP], struct err *e)
 int unpack_count(struct unpack *u, struct err *e)
 {
 	if (u->done.entries >= u->how->limits.entries)
-		return err_set(e, ERR_REFUSED, "the layer has more than %llu entries",
+		return err_set(e, ERR_REFUSED, "the %s has more than %llu entries", unpack_what(u),
 			       (unsigned long long)u->how->limits.entries);
 	u->done.entries++;
 	return 0;
@@ -66,8 +66,8 @@ int unpack_count(struct unpack *u, struct err *e)
 int unpack_count_bytes(struct unpack *u, size_t n, struct err *e)
 {
 	if (n > u->how->limits.bytes - u->done.bytes)
-		return err_set(e, ERR_REFUSED, "the layer has more than %llu bytes of content",
-			       (unsigned long long)u->how->limits.bytes);
+		return err_set(e, ERR_REFUSED, "the %s has more than %llu bytes of content",
+			       unpack_what(u), (unsigned long long)u->how->limits.bytes);
 	u->done.bytes += n;
 	return 0;
 }
@@ -165,8 +165,8 @@ static int step(struct unpack *u, int at, const char *path, size_t len, const ch
 	upto[len] = '\0';
 	if (there == THERE_OTHER)
 		return err_set(e, ERR_REFUSED,
-			       "it is below %s, which this layer gives as a link or a file",
-			       str_printable(shown, sizeof(shown), upto));
+			       "it is below %s, which this %s gives as a link or a file",
+			       str_printable(shown, sizeof(shown), upto), unpack_what(u));
 	if (there != THERE_DIR &&
 	    (unpack_count(u, e) < 0 || unpack_implied(u, upto, e) < 0 ||
 	     unpack_mkdir(at, name, e) < 0 || unpack_dir_note(u, upto, &u->implied, e) < 0))
@@ -221,7 +221,7 @@ int unpack_parent(struct unpack *u, char path[TAR_PATH_CAP], const char **ret_na
 	memcpy(last, name, strlen(name) + 1);
 	memcpy(dir, path, n);
 	dir[n] = '\0';
-	if (!strncmp(dir, WH, strlen(WH)) || strstr(dir, "/" WH))
+	if (!u->how->files && (!strncmp(dir, WH, strlen(WH)) || strstr(dir, "/" WH)))
 		return err_set(e, ERR_REFUSED, "it is below a whiteout");
 	if (u->parent < 0 || strcmp(dir, u->parent_asked) != 0) {
 		memcpy(asked, dir, n + 1);
@@ -251,8 +251,8 @@ int unpack_dir_note(struct unpack *u, const char *path, const struct tar_entry *
 
 	if (u->names + len > UNPACK_NAMES_MAX)
 		return err_set(e, ERR_REFUSED,
-			       "the names of the layer's directories have more than %u bytes",
-			       UNPACK_NAMES_MAX);
+			       "the names of the %s's directories have more than %u bytes",
+			       unpack_what(u), UNPACK_NAMES_MAX);
 	if (u->n_dirs == u->cap_dirs) {
 		size_t cap = u->cap_dirs ? u->cap_dirs * 2 : 256;
 

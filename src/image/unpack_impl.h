@@ -36,6 +36,12 @@ struct unpack {
 	size_t n_dirs, cap_dirs, names;
 };
 
+/* What messages call the archive. */
+static inline const char *unpack_what(const struct unpack *u)
+{
+	return u->how->files ? "archive" : "layer";
+}
+
 /* What stands at a name. */
 enum unpack_there { THERE_NOTHING, THERE_DIR, THERE_WHITEOUT, THERE_OTHER };
 

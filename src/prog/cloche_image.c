@@ -33,6 +33,8 @@ static const struct {
 	{ "load", image_load },
 	{ "import", image_import },
 	{ "save", image_save },
+	{ "snapshot", image_snapshot },
+	{ "restore", image_restore },
 };
 
 int image_fail(const char *verb, bool as_json, const struct err *e)

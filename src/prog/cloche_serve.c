@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alone.h"
 #include "prog/serve_verbs.h"
 #include "session/options.h"
 
@@ -20,6 +21,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
+	alone();
 	/* A caller may start us with 0, 1 or 2 closed; nothing of ours may then land there. */
 	for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0 && fd <= STDERR_FILENO;
 	     fd = dup(fd))

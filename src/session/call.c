@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "session/port.h"
 #include "session/sandbox.h"
 #include "session/words.h"
 
@@ -295,6 +296,8 @@ static void on_control(void *ctx, unsigned events)
 		return;
 	if (rc == 1 && ev.kind == SPAWN_STARTED) {
 		call_started(c);
+	} else if (rc == 1 && ev.kind == SPAWN_CONNECTED) {
+		port_connected(c, ev.tag, fd_steal(&fds[0]));
 	} else if (rc == 1 && ev.kind == SPAWN_OUTCOME) {
 		if (read_outcome(c, fds, &e) < 0)
 			lost(c, e.msg);
@@ -346,6 +349,7 @@ static void call_ended(struct call *c)
 	s->boxes--;
 	leave_spawner(c);
 	spawn_fds_close(&c->fds);
+	port_end(c);
 	close_control(c);
 	call_stdin_end(c);
 	if (c->background && !started)
@@ -396,6 +400,7 @@ void call_drop(struct call *c)
 		s->boxes--;
 	leave_spawner(c);
 	spawn_fds_close(&c->fds);
+	port_end(c);
 	close_control(c);
 	call_stdin_end(c);
 	stream_close(&c->out);
@@ -543,6 +548,9 @@ void call_operation(struct session *s, const struct request *r)
 		break;
 	case OP_RESIZE:
 		call_resize(p->owner, r);
+		break;
+	case OP_PORT:
+		port_open(p->owner, r);
 		break;
 	default:
 		call_ack(p->owner, r);

@@ -54,13 +54,16 @@ struct call {
 	bool in_eof;
 	struct pending in_pending;
 
+	struct port *ports;
+	uint64_t tags; /* of connections, so far */
+
 	struct pump pump;
 	struct result result;
 };
 
 /* run, run_code, start; memfd: the payload, or -1. */
 void call_begin(struct session *s, const struct request *r);
-/* wait, cancel, signal, stdin, resize, ack */
+/* wait, signal, stdin, resize, ack, port */
 void call_operation(struct session *s, const struct request *r);
 /* Gives places to those that wait. */
 void call_pump_queue(struct session *s);

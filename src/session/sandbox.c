@@ -1,5 +1,6 @@
 #include "session/sandbox.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,8 @@ void sandbox_refused(struct sandbox *sb, const struct ses_error *e)
 {
 	uint64_t id = sb->open.id;
 
+	if (sb->made) /* for nothing */
+		rmdir(sb->options.workspace);
 	pending_drop(sb->s, &sb->open);
 	reply_fail(sb->s, id, e);
 	sandbox_end(sb);
@@ -200,17 +203,18 @@ void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hel
 	}
 	spawner_end(p);
 	if (sb->open.id && hello->kind == SPAWN_FAILED &&
-	    (hello->err.kind == ERR_USAGE || *hello->rule)) {
+	    (hello->err.kind == ERR_USAGE || hello->err.kind == ERR_REFUSED) &&
+	    ses_options_blame(&hello->err, *hello->rule ? hello->rule : NULL, &error)) {
 		json_decref(said);
-		ses_options_blame(&hello->err, *hello->rule ? hello->rule : NULL, &error);
 		sandbox_refused(sb, &error);
 		return;
 	}
 	said = hello->kind == SPAWN_FAILED ? sound_outcome(said) : NULL;
 	if (!said)
-		said = sandbox_no_start("spec", hello->kind == SPAWN_FAILED
-							? hello->err.msg
-							: "the sandbox's spawner said nothing that can be read");
+		said = sandbox_no_start(
+			"spec", hello->kind == SPAWN_FAILED
+					? hello->err.msg
+					: "the sandbox's spawner said nothing that can be read");
 	take_failed(sb, said);
 }
 
@@ -311,6 +315,18 @@ static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given
 	return sb;
 }
 
+static int workspace_ready(struct sandbox *sb, struct ses_error *e)
+{
+	const char *named = sb->options.workspace;
+	struct err why;
+
+	if (named) {
+		sb->made = access(named, F_OK) < 0;
+		return ses_workspace_make(named, e);
+	}
+	return make_workspace(sb, &why) < 0 ? ses_error_err(e, &why) : 0;
+}
+
 /* Its workspace is there. */
 static void begin(struct sandbox *sb)
 {
@@ -325,12 +341,12 @@ static void begin(struct sandbox *sb)
 void sandbox_open(struct session *s, const struct request *r)
 {
 	struct sandbox *sb = sandbox_new(s, r->id, request_json(r, "options"));
-	struct err e;
+	struct ses_error e;
 
 	if (!sb)
 		return;
-	if (!sb->options.workspace && make_workspace(sb, &e) < 0)
-		refused_err(sb, &e);
+	if (workspace_ready(sb, &e) < 0)
+		sandbox_refused(sb, &e);
 	else
 		begin(sb);
 }

@@ -224,24 +224,23 @@ int ses_parent(const struct ses_workspace *w, const char *path, bool make, const
 }
 
 /* Through the descriptor, so that it is the directory that was looked at. */
-static void let_in(int dir)
+static int let_in(int dir)
 {
 	char self[40];
 	struct stat st;
 
+	if (fstat(dir, &st) < 0 || (st.st_mode & 0700) == 0700)
+		return 0;
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", dir);
-	if (fstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 0700) != 0700)
-		(void)chmod(self, (st.st_mode & 07777) | 0700);
+	return fchmodat(AT_FDCWD, self, (st.st_mode & 07777) | 0700, 0);
 }
 
 int ses_open_dir(int dir, const char *name, bool open_up)
 {
 	_cleanup_fd_ int at = path_open_beneath(dir, name, O_DIRECTORY);
 
-	if (at < 0)
+	if (at < 0 || (open_up && let_in(at) < 0))
 		return -1;
-	if (open_up)
-		let_in(at);
 	return openat(at, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 }
 

@@ -126,7 +126,26 @@ int ses_make_dir(const struct ses_workspace *w, const char *path, bool parents, 
 int ses_rename(const struct ses_workspace *w, const char *path, const char *to, bool replace,
 	       struct err *e);
 
-/* fork: copies all of `from` into `to`, which is empty: links, modes, times, user extended
- * attributes, hard links, holes; contents by reference where the file system can (FICLONE).
- * Sockets, FIFOs and devices are left out. */
+/* Replacing all that a workspace has: begin, fill `fresh`, end. The workspace's directory itself
+ * stays, as boxes have it. Between begin and end its old content is there; the change is a rename
+ * of each of the names at its top, taken back when one of them fails. */
+struct ses_replace {
+	const struct ses_workspace *w;
+	char draft[48]; /* a directory at the top of the workspace */
+	int fd;		/* it */
+	int fresh;	/* what is to be filled, empty; of mode 0700 */
+	int old;
+	bool keep; /* the draft has what could not be put back */
+};
+#define SES_REPLACE_NONE ((struct ses_replace){ .fd = -1, .fresh = -1, .old = -1 })
+int ses_replace_begin(const struct ses_workspace *w, struct ses_replace *ret, struct err *e);
+/* -1: all is as it was; or else the message says where the old content is. */
+int ses_replace_end(struct ses_replace *r, struct err *e);
+/* Removes the draft, with the old content or with what was to be. Harmless on none. */
+int ses_replace_drop(struct ses_replace *r, struct err *e);
+
+/* fork: copies all of `from` into `to`, which is empty, the caller's and known to nobody else:
+ * links, modes (without set-id bits), times, user extended attributes, hard links, holes; contents
+ * by reference where the file system can (FICLONE). Sockets, FIFOs and devices are left out. `to`
+ * gets the owner of `from`. After an error the caller removes what there is. */
 int ses_copy(const struct ses_workspace *from, const struct ses_workspace *to, struct err *e);

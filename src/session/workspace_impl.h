@@ -31,8 +31,8 @@ int ses_refuse(struct err *e, enum err_kind kind, const char *path, const char *
  * component. With `make`, missing directories are made. The workspace itself is ERR_PATH. */
 int ses_parent(const struct ses_workspace *w, const char *path, bool make, const char **ret_name,
 	       struct err *e);
-/* Opens the directory `name` in `dir` to read it; closed ones of the caller's own are opened up
- * when `open_up` (0700). Never a link. -1 with errno. */
+/* Opens the directory `name` in `dir` to read it. With `open_up`, one that is closed to its owner
+ * is opened up first (0700). Never a link. -1 with errno. */
 int ses_open_dir(int dir, const char *name, bool open_up);
 /* "PREFIX-" and 16 hexadecimal digits of chance. */
 #define SES_DRAFT_CAP 48
@@ -59,3 +59,6 @@ static inline void ses_dir(struct ses_dir *d, int fd)
 }
 /* 1; 0 at the end; -1 with errno. "." and ".." are left out. */
 int ses_dir_next(struct ses_dir *d, struct ses_name *ret);
+
+/* Removes the directory `name` and all in it. -1 with errno; ENOTEMPTY: somebody fills it. */
+int ses_remove_tree(int dir, const char *name);

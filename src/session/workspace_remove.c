@@ -102,8 +102,7 @@ static int empty(struct removal *r, int fd, unsigned depth)
 	return got;
 }
 
-/* What `name` in the directory is, and all below it. */
-static int remove_all(int dir, const char *name)
+int ses_remove_tree(int dir, const char *name)
 {
 	_cleanup_fd_ int top = ses_open_dir(dir, name, true);
 	struct removal r = { .top = top };
@@ -152,7 +151,7 @@ int ses_remove(const struct ses_workspace *w, const char *text, bool recursive, 
 		return ses_refuse(
 			e, ERR_PATH, path,
 			"the directory is not empty; recursive removes it with all in it");
-	if (!recursive || remove_all(dir, name) == 0)
+	if (!recursive || ses_remove_tree(dir, name) == 0)
 		return recursive ? 0 : ses_fail(e, path);
 	if (errno == ENOTEMPTY || errno == EEXIST)
 		return ses_refuse(e, ERR_SYS, path,

@@ -17,6 +17,8 @@ struct reader {
 };
 
 static int at(unsigned line, unsigned column, struct err *e, const char *fmt, va_list ap)
+	__attribute__((format(printf, 4, 0)));
+static int at(unsigned line, unsigned column, struct err *e, const char *fmt, va_list ap)
 {
 	char text[400], safe[400];
 

@@ -8,19 +8,21 @@ import scenarios
 import sdk
 
 ALL = scenarios.load()
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 
 @pytest.fixture(scope="module")
 def cloche(leftovers, tmp_path_factory):
     home = tmp_path_factory.mktemp("sdk")
     home.chmod(0o755)
+    (home / "config").mkdir()
+    (home / "config" / "cloche.yaml").write_text(scenarios.CONFIG)
     with sdk.in_home(home) as module:
         module.loaded, module.home = set(), home
         yield module
 
 
-@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
 @pytest.mark.parametrize("file, scenario", ALL, ids=[f"{f}: {s['name']}" for f, s in ALL])
 def test_scenario(cloche, image, file, scenario, face):
     for need in scenario.get("needs", []):

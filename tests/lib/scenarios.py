@@ -13,6 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parents[1] / "scenarios"
 MATCHERS = {"matches", "contains", "gt", "lt", "in", "not", "all", "has", "base64", "repeat", "object"}
 DATA = {"base64", "repeat", "chunks"}
 ARGS_OF_DATA = ("data", "stdin", "code")
+CONFIG = (HERE / "cloche.yaml").read_text(encoding="utf-8")
 OWN = ("do", "on", "as", "live", "expect", "error")
 
 
@@ -157,7 +158,7 @@ class Run:
         try:
             got = await settled(call())
         except self.cloche.SandboxError as why:
-            assert type(why).__name__ == want["type"], f"{where}: {type(why).__name__}: {why}"
+            assert holds(want["type"], type(why).__name__), f"{where}: {type(why).__name__}: {why}"
             check({k: v for k, v in want.items() if k != "type" and k != "message"}, why, where)
             if "message" in want:
                 assert holds(want["message"], str(why)), f"{where}: {why}"
@@ -165,7 +166,7 @@ class Run:
             raise AssertionError(f"{where}: no error, but {str(got)[:2000]}")
 
     async def open(self, options):
-        sandbox = self.cloche.Sandbox(**options) if self.face == "sync" else await self.cloche.AsyncSandbox(**options).open()
+        sandbox = self.cloche.Sandbox(**options) if self.face == "threads" else await self.cloche.AsyncSandbox(**options).open()
         self.close.append(sandbox)
         return sandbox
 

@@ -1,105 +1,5 @@
-/* The table of a sandbox's options: what is taken, what it becomes for `cloche spawn`, what is refused by which name; and cloche.yaml. */
-#include "unit.h"
-
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "session/config.h"
-#include "session/options_impl.h"
-#include "session/yaml_read.h"
-
-static struct ses_options o;
-static struct ses_error e;
-static char home[] = "/tmp/cloche-options-XXXXXX";
-
-static void cleanup(void)
-{
-	char path[200];
-
-	ses_options_free(&o);
-	if (strstr(home, "XXXXXX"))
-		return;
-	snprintf(path, sizeof(path), "%s/config/cloche.yaml", home);
-	unlink(path);
-	snprintf(path, sizeof(path), "%s/fifo", home);
-	unlink(path);
-	snprintf(path, sizeof(path), "%s/config", home);
-	rmdir(path);
-	rmdir(home);
-}
-
-/* A configuration of the test's own, or none. */
-static void config(const char *text)
-{
-	char path[200];
-	FILE *f;
-
-	if (!strstr(home, "XXXXXX"))
-		return;
-	ck_assert_ptr_nonnull(mkdtemp(home));
-	setenv("CLOCHE_HOME", home, 1);
-	if (!text)
-		return;
-	snprintf(path, sizeof(path), "%s/config", home);
-	ck_assert_int_eq(mkdir(path, 0700), 0);
-	snprintf(path, sizeof(path), "%s/config/cloche.yaml", home);
-	f = fopen(path, "w");
-	ck_assert_ptr_nonnull(f);
-	fputs(text, f);
-	fclose(f);
-}
-
-static json_t *json(const char *text)
-{
-	json_error_t why;
-	json_t *v = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-
-	ck_assert_msg(v != NULL, "%s: %s", text, why.text);
-	return v;
-}
-
-static void takes(const char *given)
-{
-	json_t *v = json(given);
-
-	config(NULL);
-	ses_options_free(&o);
-	ck_assert_msg(ses_options_parse(v, &o, &e) == 0, "%s: %s", given, e.message);
-	json_decref(v);
-}
-
-static void refuses(const char *given, enum ses_error_type type, const char *option)
-{
-	json_t *v = json(given);
-
-	config(NULL);
-	memset(&e, 0, sizeof(e));
-	ck_assert_msg(ses_options_parse(v, &o, &e) == -1, "%s is taken", given);
-	ck_assert_msg(e.type == type && strcmp(e.option, option) == 0, "%s: %s %s: %s", given, ses_error_name(e.type), e.option, e.message);
-	ck_assert_msg(e.message[0] && !strchr(e.message, '\n'), "%s: %s", given, e.message);
-	json_decref(v);
-}
-
-static bool has(const char *word)
-{
-	for (size_t i = 0; i < o.words.n; i++)
-		if (strcmp(o.words.v[i], word) == 0)
-			return true;
-	return false;
-}
-
-static bool names(const char *option)
-{
-	char word[80];
-
-	snprintf(word, sizeof(word), "--%s", option);
-	for (size_t i = 0; i < o.words.n; i++)
-		if (strncmp(o.words.v[i], word, strlen(word)) == 0 && strchr("=", o.words.v[i][strlen(word)]))
-			return true;
-	return false;
-}
+/* The table of a sandbox's options: what is taken, what it becomes for `cloche spawn`, what is refused by which name. */
+#include "options_env.h"
 
 START_TEST(defaults)
 {
@@ -255,6 +155,8 @@ static const struct {
 	{ "{\"env\": {\"\": \"x\"}}", "env" },
 	{ "{\"env\": {\"A=B\": \"x\"}}", "env" },
 	{ "{\"env\": {\"A\\nB\": \"x\"}}", "env" },
+	{ "{\"env\": {\"1A\": \"x\"}}", "env" },
+	{ "{\"env\": {\"A B\": \"x\"}}", "env" },
 	{ "{\"env\": {\"A\": \"x\\u0000y\"}}", "env" },
 	{ "{\"env\": {\"A\": 1}}", "env" },
 	{ "{\"env\": {\"A\": null}}", "env" },
@@ -319,10 +221,10 @@ END_TEST
 
 START_TEST(environment)
 {
-	takes("{\"env\": {\"A\": \"1\", \"B C\": \"x=y\\nz\", \"E\": \"\"}}");
+	takes("{\"env\": {\"A\": \"1\", \"B_C\": \"x=y\\nz\", \"E\": \"\"}}");
 	ck_assert_uint_eq(o.n_env, 3);
 	ck_assert_str_eq(o.env[0], "A=1");
-	ck_assert_str_eq(o.env[1], "B C=x=y\nz");
+	ck_assert_str_eq(o.env[1], "B_C=x=y\nz");
 	ck_assert_str_eq(o.env[2], "E=");
 	ck_assert_ptr_null(o.env[3]);
 	/* a secret is in no process's argv */
@@ -424,160 +326,36 @@ START_TEST(what_the_spawner_refuses)
 	ck_assert(!ses_options_blame(&why, NULL, &e));
 	why = (struct err){ .kind = ERR_REFUSED, .stage = STAGE_IMAGE, .msg = "a:--memory b" };
 	ck_assert(!ses_options_blame(&why, NULL, &e));
+	blames(ERR_USAGE, STAGE_SPEC, "something (--user takes its place)", SES_OPTION, "user", "something (user takes its place)");
+	blames(ERR_USAGE, STAGE_SPEC, "something else", SES_OPTION, "", "something else");
 }
 END_TEST
 
-/* ---- cloche.yaml ---- */
-
-#define YAML                                                                                                                      \
-	"defaults:\n  memory_mb: 1024\n  pull: never\n  env: {A: \"1\"}\nvcpu:\n  heavy: {cpus: 2.5, memory_mb: 2048}\n  small:\n    pids: 9\n" \
-	"vdisk:\n  scratch:\n    size: 16m\n  at: {path: /at, size: 1m}\nvgpio:\n  leds:\n    devices: [/dev/null, /dev/zero]\n"
-
-START_TEST(profiles)
+START_TEST(a_workspace_that_is_missing)
 {
-	config(YAML);
-	takes("{}");
-	ck_assert(has("--memory=1024m") && has("--pull=never") && !names("cpus") && o.n_env == 1);
-	takes("{\"memory_mb\": null, \"profiles\": [\"vcpu:heavy\", \"vdisk:scratch\", \"vdisk:at\", \"vgpio:leds\"]}");
-	ck_assert(has("--memory=2048m") && has("--cpus=2.5") && has("--pids=256"));
-	ck_assert(has("--tmpfs=/vdisk/scratch:16m") && has("--tmpfs=/at:1m") && has("--tmp-size=64m"));
-	ck_assert(has("--device=/dev/null") && has("--device=/dev/zero"));
-	takes("{\"memory_mb\": 100, \"cpus\": 1, \"profiles\": [\"vcpu:heavy\"]}"); /* what is given counts more */
-	ck_assert(has("--memory=100m") && has("--cpus=1") && !has("--memory=2048m"));
-	takes("{\"profiles\": [\"vcpu:small\"], \"pull\": \"always\"}");
-	ck_assert(has("--pids=9") && has("--memory=1024m") && has("--pull=always"));
-	refuses("{\"profiles\": [\"vcpu:heavy\", \"vcpu:small\"]}", SES_OPTION, "profiles");
-	refuses("{\"profiles\": [\"vgpio:leds\", \"vgpio:leds\"]}", SES_OPTION, "profiles");
-	refuses("{\"profiles\": [\"vcpu:none\"]}", SES_OPTION, "profiles");
-	ck_assert_ptr_nonnull(strstr(e.message, "there are heavy, small"));
-}
-END_TEST
+	char own[100], path[300];
+	struct stat st;
 
-START_TEST(a_wrong_file_opens_nothing)
-{
-	config("defaults:\n  memory: 5\n");
-	refuses("{}", SES_OPTION, "");
-	ck_assert_ptr_nonnull(strstr(e.message, "/config/cloche.yaml:2:3: no key \"memory\""));
-}
-END_TEST
-
-static const struct {
-	const char *text, *says;
-} wrong_files[] = {
-	{ "nope: 1\n", "1:1: no key \"nope\"" },
-	{ "vcpus: {}\n", "1:1: no key \"vcpus\" is known here; did you mean vcpu?" },
-	{ "- a\n", "1:1: cloche.yaml: a map is wanted" },
-	{ "defaults: 5\n", "1:11: defaults: a map is wanted" },
-	{ "defaults:\n  memory_mb: 5\n  memory_mb: 6\n", "3:3: \"memory_mb\" is given twice; first in line 2" },
-	{ "vcpu: {a: {cpus: 1}, a: {cpus: 2}}\n", "1:22: \"a\" is given twice" },
-	{ "defaults: {setup: x}\n", "1:12: setup is for one sandbox alone" },
-	{ "defaults: {workspace: /x}\n", "1:12: workspace is for one sandbox alone" },
-	{ "defaults: {prewarm: 0}\n", "1:12: prewarm is for one sandbox alone" },
-	{ "defaults: {egress_allow: []}\n", "1:26: egress_allow: this release" },
-	{ "defaults: {memory_mb: 1g}\n", "1:23: memory_mb: an integer of MiB" },
-	{ "defaults: {memory_mb: \"512\"}\n", "1:23: memory_mb: an integer" },
-	{ "defaults: {network: yes}\n", "1:21: network: true or false is wanted" },
-	{ "defaults: {timeout_s: 0}\n", "1:23: timeout_s: a number of seconds" },
-	{ "defaults: {timeout_s: ~}\n", "1:23: timeout_s: a number of seconds" },
-	{ "defaults: {cap_drop: ALL}\n", "1:22: cap_drop: an array" },
-	{ "vcpu: {a: {memory: 1}}\n", "1:12: no key \"memory\" is known here; did you mean memory_mb?" },
-	{ "vcpu: {a: {cpus: 0}}\n", "1:18: cpus: a number" },
-	{ "vcpu: {a: {}}\n", "1:11: a: it says nothing" },
-	{ "vcpu: {a: }\n", "1:11: a: a map is wanted" },
-	{ "vcpu: {.a: {cpus: 1}}\n", "1:8: \".a\" is no name of a profile" },
-	{ "vcpu: {\"a b\": {cpus: 1}}\n", "1:8: \"a b\" is no name" },
-	{ "vdisk: {a: {path: /x}}\n", "1:12: a: it needs a size" },
-	{ "vdisk: {a: {size: 5}}\n", "1:19: size: a size with its unit" },
-	{ "vdisk: {a: {size: \"5\"}}\n", "1:12: a: \"/vdisk/a:5\": the size needs a unit" },
-	{ "vdisk: {a: {size: 5m, path: x}}\n", "1:12: a:" },
-	{ "vdisk: {a: {size: 5m, path: /a:b}}\n", "1:12: a:" },
-	{ "vgpio: {a: {devices: /dev/null}}\n", "1:22: devices: an array" },
-	{ "a: &x 1\n", "1:4: no anchors (&x)" },
-	{ "vcpu: &x {a: {cpus: 1}}\nvdisk: *x\n", "1:7: no anchors" },
-	{ "vcpu: *x\n", "1:7: no aliases (*x)" },
-	{ "vcpu: !!map {}\n", "1:7: no tags" },
-	{ "vcpu: {a: {<<: {cpus: 1}}}\n", "1:12: no merge keys" },
-	{ "? [a]\n: 1\n", "1:3: a key is a word" },
-	{ "vcpu: {}\n---\nvdisk: {}\n", "2:1: a second document" },
-	{ "defaults: {image: \"a\\0b\"}\n", "1:19: it holds a NUL" },
-	{ "a: [[[[[[[[[[1]]]]]]]]]]\n", "nested deeper than 8" },
-	{ "defaults:\n\tmemory_mb: 5\n", "found character that cannot start any token" },
-	{ "defaults: {\n", "2:1: while parsing a flow node" },
-	{ "\xff\xfe\x00", "1:1:" },
-	{ "defaults: \x01\n", "control characters" },
-};
-
-START_TEST(wrong_configurations)
-{
-	struct ses_config c = { 0 };
-	struct err why = { 0 };
-
-	ck_assert_msg(ses_config_read(wrong_files[_i].text, strlen(wrong_files[_i].text), &c, &why) == -1, "%s", wrong_files[_i].text);
-	ck_assert_msg(strstr(why.msg, wrong_files[_i].says), "%s: %s", wrong_files[_i].text, why.msg);
-	ck_assert_int_eq(why.kind, ERR_USAGE);
-	ck_assert(!c.there && !c.defaults && !c.vcpu);
-}
-END_TEST
-
-START_TEST(right_configurations)
-{
-	static const char *const right[] = { "", "# nothing\n", "---\n", "~\n", "vcpu:\n", "defaults: {}\n", YAML, "\"vcpu\": {'a': {\"cpus\": 1}}\n" };
-	struct ses_config c = { 0 };
-	struct err why;
-
-	for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
-		ck_assert_msg(ses_config_read(right[i], strlen(right[i]), &c, &why) == 0, "%s: %s", right[i], why.msg);
-		ses_config_free(&c);
-	}
-}
-END_TEST
-
-START_TEST(bounds_of_a_configuration)
-{
-	static char text[YAML_BYTES_MAX + 2];
-	struct ses_config c = { 0 };
-	struct err why;
-	size_t n;
-
-	memset(text, '\n', sizeof(text));
-	ck_assert_int_eq(ses_config_read(text, YAML_BYTES_MAX, &c, &why), 0);
-	ses_config_free(&c);
-	ck_assert_int_eq(ses_config_read(text, YAML_BYTES_MAX + 1, &c, &why), -1);
-	n = (size_t)sprintf(text, "defaults: {devices: [");
-	for (size_t i = 0; i < YAML_NODES_MAX; i++)
-		n += (size_t)sprintf(text + n, "a,");
-	n += (size_t)sprintf(text + n, "]}");
-	ck_assert_int_eq(ses_config_read(text, n, &c, &why), -1);
-	ck_assert_ptr_nonnull(strstr(why.msg, "more than 4096 values"));
-	n = (size_t)sprintf(text, "defaults: {image: ");
-	memset(text + n, 'a', YAML_SCALAR_MAX + 1);
-	n += YAML_SCALAR_MAX + 1;
-	n += (size_t)sprintf(text + n, "}");
-	ck_assert_int_eq(ses_config_read(text, n, &c, &why), -1);
-	ck_assert_ptr_nonnull(strstr(why.msg, "longer than"));
-}
-END_TEST
-
-START_TEST(files_that_are_none)
-{
-	struct ses_config c = { 0 };
-	char path[200];
-	struct err why;
-
-	config("vcpu: {}\n");
-	ck_assert_int_eq(ses_config_load(NULL, &c, &why), 0);
-	ck_assert(c.there);
-	ses_config_free(&c);
-	snprintf(path, sizeof(path), "%s/fifo", home);
-	ck_assert_int_eq(mkfifo(path, 0600), 0); /* nobody waits for a writer */
-	ck_assert_int_eq(ses_config_load(path, &c, &why), -1);
-	ck_assert_ptr_nonnull(strstr(why.msg, "no regular file"));
-	ck_assert_int_eq(ses_config_load(home, &c, &why), -1);
-	ck_assert_int_eq(ses_config_load("/nonexistent/cloche.yaml", &c, &why), -1);
-	snprintf(path, sizeof(path), "%s/config/cloche.yaml", home);
-	ck_assert_int_eq(unlink(path), 0);
-	ck_assert_int_eq(ses_config_load(NULL, &c, &why), 0);
-	ck_assert(!c.there);
+	config(NULL);
+	snprintf(own, sizeof(own), "%s-home", home);
+	setenv("HOME", own, 1);
+	snprintf(path, sizeof(path), "%s/a//b", own);
+	ck_assert_msg(ses_workspace_make(path, &e) == 0, "%s", e.message);
+	ck_assert(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+	ck_assert_int_eq(ses_workspace_make(path, &e), 0);
+	ck_assert_int_eq(rmdir(path), 0);
+	snprintf(path, sizeof(path), "%s/a", own);
+	ck_assert_int_eq(rmdir(path), 0);
+	/* what would be refused is not made */
+	snprintf(path, sizeof(path), "%s/.ssh/x", own);
+	ck_assert_int_eq(ses_workspace_make(path, &e), -1);
+	ck_assert_msg(e.type == SES_MOUNT_REFUSED && strcmp(e.option, "workspace") == 0 && e.rule[0], "%s", e.message);
+	ck_assert_int_eq(rmdir(own), 0); /* it is empty */
+	snprintf(path, sizeof(path), "%s/../x", own);
+	ck_assert_int_eq(ses_workspace_make(path, &e), -1);
+	ck_assert_int_eq(e.type, SES_OPTION);
+	ck_assert_int_eq(ses_workspace_make("/proc/none/x", &e), -1);
+	ck_assert_int_eq(ses_workspace_make("/", &e), 0);
 }
 END_TEST
 
@@ -612,12 +390,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, spawn_words);
 	tcase_add_test(tc, setup_words);
 	tcase_add_test(tc, what_the_spawner_refuses);
-	tcase_add_test(tc, profiles);
-	tcase_add_test(tc, a_wrong_file_opens_nothing);
-	tcase_add_loop_test(tc, wrong_configurations, 0, (int)(sizeof(wrong_files) / sizeof(wrong_files[0])));
-	tcase_add_test(tc, right_configurations);
-	tcase_add_test(tc, bounds_of_a_configuration);
-	tcase_add_test(tc, files_that_are_none);
+	tcase_add_test(tc, a_workspace_that_is_missing);
 	tcase_add_test(tc, the_table);
 }
 

@@ -7,7 +7,7 @@
  * Back-pressure: writes wait in line for room in the pipe; what a call prints live is taken by its reader, which says so (`ack`), and at
  * most WINDOW bytes are on their way. A peer that breaks the protocol is ended, and all that waits gets the ProtocolError. */
 const { spawn } = require("node:child_process");
-const { existsSync } = require("node:fs");
+const { existsSync, realpathSync } = require("node:fs");
 const path = require("node:path");
 const errors = require("./errors.js");
 const { Parser, encode, camel, MAX_PAYLOAD } = require("./frames.js");
@@ -18,18 +18,18 @@ const WINDOW = 1 << 20, MOST_KEPT = 2 ** 30; // of live output on its way; of wh
 const KEPT = new Set(["output", "files", "denied", "note", "data"]);
 const { ProtocolError, Unsupported, SystemFault, Closed } = errors;
 
-/* $CLOCHE_BIN, the one that came with this package, one on PATH. */
-function program() {
+/* $CLOCHE_BIN, the one that came with this package, one on PATH; never the script bin/cloche.js, which would ask this again. */
+function program(directories = (process.env.PATH ?? "").split(path.delimiter)) {
 	if (process.platform !== "linux")
 		throw new Unsupported(`cloche needs Linux, and this is ${process.platform}: run it in a Linux virtual machine (WSL2, Lima, colima)`);
 	if (process.env.CLOCHE_BIN) return process.env.CLOCHE_BIN;
 	try {
-		return require.resolve(`cloche-linux-${process.arch}/bin/cloche`);
+		return require.resolve(`@cloche/linux-${process.arch}/bin/cloche`);
 	} catch {
-		const found = (process.env.PATH ?? "").split(path.delimiter).map((dir) => path.join(dir, "cloche")).find((file) => existsSync(file));
-		if (found) return found;
+		for (const file of directories.map((directory) => path.join(directory, "cloche")))
+			if (!file.includes("/node_modules/") && existsSync(file) && path.extname(realpathSync(file)) !== ".js") return file;
 	}
-	throw new Unsupported(`there is no program cloche here: the package cloche-linux-${process.arch} brings it; or install it on PATH, or name it in CLOCHE_BIN`);
+	throw new Unsupported(`there is no program cloche here: the package @cloche/linux-${process.arch} brings it; or install it on PATH, or name it in CLOCHE_BIN`);
 }
 
 class Client {
@@ -142,7 +142,7 @@ class Client {
 	}
 	#frame(frame, payload) {
 		if (this.dead) return;
-		if (frame.event === "fatal") return this.#fail(errors.errorOf(frame.error, camel));
+		if (frame.event === "fatal" || (frame.event === "error" && frame.id === undefined)) return this.#fail(errors.errorOf(frame.error, camel));
 		if (typeof frame.event !== "string") throw new ProtocolError("a frame without an event");
 		if (frame.id === undefined) {
 			const call = this.#calls.get(frame.call);

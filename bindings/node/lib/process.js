@@ -30,6 +30,12 @@ function content(piece, option) {
 	if (piece instanceof Uint8Array) return piece;
 	throw new OptionError(`${option}: text or a Uint8Array, not ${piece === null ? "null" : typeof piece}`, { option });
 }
+/* The size of a terminal. */
+function terminal(pty) {
+	if (!Array.isArray(pty)) return pty === true ? { rows: 24, cols: 80 } : pty || null;
+	const [rows, cols] = pty;
+	return { rows, cols };
+}
 const absent = (value) => value === undefined || value === null;
 
 function throwIfAborted(signal, result) {
@@ -50,8 +56,8 @@ class Task {
 	id = 0;
 
 	constructor(client, options) {
-		const { onStdout, onStderr, signal, stdin, stream } = options;
-		for (const [option, given] of Object.entries({ onStdout, onStderr, signal: signal?.addEventListener }))
+		const { onStdout, onStderr, onProgress, signal, stdin, stream } = options;
+		for (const [option, given] of Object.entries({ onStdout, onStderr, onProgress, signal: signal?.addEventListener }))
 			if (!absent(options[option]) && typeof given !== "function") throw new OptionError(`${option}: not what it has to be`, { option });
 		if (!absent(stdin) && typeof stdin !== "boolean" && !stdin[Symbol.asyncIterator] && !stdin[Symbol.iterator])
 			throw new OptionError("stdin: text, a Uint8Array, or what gives those when it is iterated over", { option: "stdin" });
@@ -64,7 +70,7 @@ class Task {
 	/* Sends the request that begins it; returns the promise of its last frame. */
 	begin(op, given, { payload, feature, most } = {}) {
 		const { timeoutS, env, cwd, pty, trackFiles, stdin, signal, stream } = this.#options;
-		const body = fields({ ...given, timeoutS, env, cwd, trackFiles, pty: pty === true ? { rows: 24, cols: 80 } : pty || null });
+		const body = fields({ ...given, timeoutS, env, cwd, trackFiles, pty: terminal(pty) });
 		if (!absent(stdin) && stdin !== false) body.stdin = true;
 		if (this.#live) body.stream = true;
 		const onEvent = (frame, bytes) => this.#event(frame, bytes);
@@ -102,12 +108,16 @@ class Task {
 		if (frame.event === "started") this.feed();
 		else if (frame.event === "stdout" || frame.event === "stderr") this.#live?.push(frame.event, payload);
 		else if (frame.event === "ended") this.#end();
+		else if (frame.event === "progress") this.#progress(frame);
 		else this.#kept.add(frame, payload);
 	}
 	#end() {
 		this.#options.signal?.removeEventListener("abort", this.cancel);
 		this.#live?.end();
 		this.#stopInput?.();
+	}
+	#progress({ phase, text = null, size = null, total = null }) {
+		try { this.#options.onProgress?.({ phase, text, size, total }); } catch (error) { this.#wrong ??= { error }; }
 	}
 	/* Calls back with each piece, one after the other; what a callback throws is kept for the end, and nothing is called again. */
 	async #deliver() {

@@ -19,16 +19,18 @@ class Result {
 }
 const bytes = (base64) => (base64 === undefined ? null : new Uint8Array(Buffer.from(base64, "base64")));
 
-const FIELDS = ["exit_code", "signal", "fault", "duration_ms", "truncated", "stdout_cut", "stderr_cut", "usage", "limits", "image", "events", "files_cut"];
+const FIELDS = ["exit_code", "signal", "fault", "duration_ms", "truncated", "stdout_cut", "stderr_cut", "usage", "image", "files_cut"];
+const TABLES = ["limits", "events"]; // whose rows have names of their own, such as a fault's `limit` tells
 
 class ExecutionResult {
 	constructor(outcome, { stdout, stderr, files, denied, notes }) {
 		this.stdout = string(stdout);
 		this.stderr = string(stderr);
 		for (const name of FIELDS) this[camel(name)] = camelKeys(outcome[name] ?? null);
+		for (const name of TABLES) this[name] = rows(outcome[name]);
 		this.files = files;
 		this.denied = denied;
-		this.runtimeNotes = notes;
+		this.notes = notes;
 		this.results = list(outcome.results ?? []).map((data) => new Result(data));
 		// The very bytes, for those who want them; not among what is printed.
 		Object.defineProperty(this, "stdoutBytes", { get: () => new Uint8Array(Buffer.concat(stdout)) });
@@ -38,10 +40,20 @@ class ExecutionResult {
 	get success() { return this.exitCode === 0 && this.fault === null; }
 	/* What the code wrote: nothing of cloche's is ever in stderr. */
 	get codeStderr() { return this.stderr; }
+	get runtimeNotes() { return this.notes; }
 	raiseForFault() {
 		if (this.fault !== null) throw new FaultError(this);
 		return this;
 	}
+}
+
+/* A table of limits or counters, its rows' names as they are. */
+const rows = (table) => table && Object.fromEntries(Object.entries(table).map(([name, row]) => [name, camelKeys(row)]));
+
+/* A changed file; what it was before, if it has another name now. */
+function change(file) {
+	const { from = null, ...rest } = camelKeys(file ?? {});
+	return { ...rest, previous: from };
 }
 
 /* Gathers the events of a call. */
@@ -50,7 +62,7 @@ class Kept {
 
 	add(frame, payload) {
 		if (frame.event === "output" && (frame.stream === "stdout" || frame.stream === "stderr")) this.#of[frame.stream].push(payload);
-		else if (frame.event === "files") this.#of.files.push(...camelKeys(list(frame.files)));
+		else if (frame.event === "files") this.#of.files.push(...list(frame.files).map(change));
 		else if (frame.event === "denied") this.#of.denied.push(camelKeys(frame.denied));
 		else if (frame.event === "note") this.#of.notes.push(String(frame.text));
 	}
@@ -65,4 +77,4 @@ function list(value) {
 	return value;
 }
 
-module.exports = { ExecutionResult, Result, Kept, list };
+module.exports = { ExecutionResult, Result, Kept, list, rows };

