@@ -306,8 +306,8 @@ static void plan_deps(struct plan *p, const struct box_spec *spec)
 
 	if (r->kind != ROOTFS_HOST || (!r->lowers && !spec->setup))
 		return;
-	plan_make_dir(p, BOX_DEPS + 1);
-	op = plan_op(p, OP_LAYERS, BOX_DEPS + 1);
+	plan_make_dir(p, &BOX_DEPS[1]);
+	op = plan_op(p, OP_LAYERS, &BOX_DEPS[1]);
 	op->text = r->lowers;
 	if (r->lowers)
 		op->source = (int16_t)plan_source(p, r->dir, spec->root_check, false);

@@ -124,7 +124,7 @@ static void track_begin(struct keeper *k)
 
 static int track_end(struct keeper *k)
 {
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 	uint64_t cut = 0;
 	struct json j;
 	struct err e;
