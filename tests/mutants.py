@@ -195,7 +195,7 @@ mutant("ignored signals", (INIT, "if (init_signals(e) < 0 || ", "if (e->num && i
        (LAUNCH, " | SYS_CLONE_CLEAR_SIGHAND", ""), tests=[S + "test_ids.py::test_signal_state_is_fresh"])
 
 # ---- whom the boxes of a session belong to ----
-SPAWN, KEEPER, PROTO = "src/cli/spawn.c", "src/cli/keeper.c", "src/session/spawn_proto.c"
+SPAWN, KEEPER = "src/cli/spawn.c", "src/cli/keeper.c"
 mutant("a keeper outlives its spawner", (SPAWN, "prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != owner", "getppid() == 0"),
        tests=[S + "test_spawn.py::test_killed_at_any_moment"])
 mutant("a box outlives the call that its loop dropped", (KEEPER, "return (struct box_order){ .kind = BOX_ORDER_CANCEL };",
@@ -204,17 +204,13 @@ mutant("a box outlives the call that its loop dropped", (KEEPER, "return (struct
 mutant("a spawner outlives its loop", (SPAWN, "else if (r == 0 || (errno != ENOMEM && errno != ENOBUFS))\n\t\t\t\tbreak;",
                                        "else if (r == 0)\n\t\t\t\tp[0].fd = -1;"),
        tests=[S + "test_spawn.py::test_the_loop_is_killed"])
-mutant("a keeper holds what the command prints through",
-       (LAUNCH, "\tfd_close(&b->args.order);\n\tfor (int i = 0; i < 3; i++)\n\t\tfd_close(&b->args.stdio[i]);", "\tfd_close(&b->args.order);"),
+mutant("a keeper holds what the command prints through", ("src/box/owner.c", "\tfd_close(&c.out);\n\tfd_close(&c.err);\n", ""),
        tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
-mutant("words that their sender can change", (PROTO, "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
+mutant("a new keeper holds what another call prints through", (SPAWN, "\t\tspawn_fds_close(f);\n\t\tfor", "\t\tfor"),
+       tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
+mutant("words that their sender can change", ("src/base/sealed.c", "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
        tests=[I + "test_spawn.py::test_words_that_could_change_are_refused", "unit:spawn_proto"])
-mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche/code"', '"run/x/code"'),
-       (PLAN, 'plan_op(p, OP_DIR, "dev/cloche")->mode = 0700;\n\tplan_tmpfs(p, "dev/cloche", (spec->code_len | 4095) + 1, 0700, false);',
-        ";"),
-       (PLAN, "\tplan_code(p, spec);\n", ""),
-       (PLAN, "\tfor (size_t i = 0; i < spec->n_mounts; i++)\n\t\tplan_mount(p, &spec->mounts[i]);\n",
-        "\tfor (size_t i = 0; i < spec->n_mounts; i++)\n\t\tplan_mount(p, &spec->mounts[i]);\n\tplan_code(p, spec);\n"),
+mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche"', '"run/x"'), (PLAN, "\tplan_code(p, spec);\n", ""),
        tests=[I + "test_spawn.py::test_code_is_in_no_words_and_in_no_file"])
 
 # ---- the file system ----
