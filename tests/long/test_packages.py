@@ -209,3 +209,34 @@ def test_the_programs_are_static(made, tmp_path, machine, number):
     for library in ("musl", "glibc", "OpenSSL", "libcurl", "c-ares", "zlib", "zstd", "jansson", "libyaml"):
         assert f"\n{library} " in notice
     assert boxlib.ROOT.as_posix() not in data.decode("latin-1") and pathlib.Path("/root").as_posix() + "/" not in data.decode("latin-1")
+
+
+GUEST = r"""
+uname -m
+cloche --version
+cloche run echo from a box
+cloche run sh -c 'exit 7'; echo "exit $?"
+cloche run sh -c 'id -u; grep ^Seccomp: /proc/self/status; unshare -m true || echo refused'
+cloche run --timeout 2 sleep 1000; echo "timeout $?"
+cloche doctor; echo "doctor $?"
+{
+	printf '{"id":1,"op":"hello","protocol":1,"client":"test/0.1.0"}\n{"id":2,"op":"open","options":{}}\n'; sleep 15
+	printf '{"id":3,"op":"run_code","sandbox":1,"language":"sh","bytes":13}\necho $((6*7))'; sleep 20
+} | cloche serve; echo "serve $?"
+"""
+
+
+def test_boxes_on_a_machine_of_arm64(made, tmp_path):
+    """Debian's kernel 6.1 under QEMU's software emulation."""
+    found = list(made.path.glob("*-linux-aarch64.tar.gz"))
+    if not found or not shutil.which("qemu-system-aarch64"):
+        pytest.skip("not packed for aarch64, or no qemu-system-aarch64 here: make packages")
+    with tarfile.open(found[0]) as tar:
+        tar.extractall(tmp_path)  # our own
+    (top,) = tmp_path.iterdir()
+    r = subprocess.run([boxlib.ROOT / "tools/packages/guest", "arm64", boxlib.ROOT / "build/packages/arm64/guest", top, GUEST],
+                       capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900, check=False)
+    lines = r.stdout.splitlines()
+    assert r.returncode == 0 and lines[0] == "aarch64", (r.stdout, r.stderr)
+    for line in ("from a box", "exit 7", "1000", "Seccomp:\t2", "refused", "timeout 124", "doctor 1", "42", "serve 0"):
+        assert line in lines or line == "42" and any(said.startswith("42") for said in lines), (line, r.stdout)
