@@ -194,6 +194,29 @@ mutant("signal mask", (COMMAND, "if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)"
 mutant("ignored signals", (INIT, "if (init_signals(e) < 0 || ", "if (e->num && init_signals(e) < 0) return -1;\n\tif ("),
        (LAUNCH, " | SYS_CLONE_CLEAR_SIGHAND", ""), tests=[S + "test_ids.py::test_signal_state_is_fresh"])
 
+# ---- whom the boxes of a session belong to ----
+SPAWN, KEEPER, PROTO = "src/cli/spawn.c", "src/cli/keeper.c", "src/session/spawn_proto.c"
+mutant("a keeper outlives its spawner", (SPAWN, "prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != owner", "getppid() == 0"),
+       tests=[S + "test_spawn.py::test_killed_at_any_moment"])
+mutant("a box outlives the call that its loop dropped", (KEEPER, "return (struct box_order){ .kind = BOX_ORDER_CANCEL };",
+                                                         "return (struct box_order){ .kind = BOX_ORDER_NONE };"),
+       tests=[S + "test_spawn.py::test_a_call_whose_control_hangs_up_ends"])
+mutant("a spawner outlives its loop", (SPAWN, "else if (r == 0 || (errno != ENOMEM && errno != ENOBUFS))\n\t\t\t\tbreak;",
+                                       "else if (r == 0)\n\t\t\t\tp[0].fd = -1;"),
+       tests=[S + "test_spawn.py::test_the_loop_is_killed"])
+mutant("a keeper holds what the command prints through",
+       (LAUNCH, "\tfd_close(&b->args.order);\n\tfor (int i = 0; i < 3; i++)\n\t\tfd_close(&b->args.stdio[i]);", "\tfd_close(&b->args.order);"),
+       tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
+mutant("words that their sender can change", (PROTO, "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
+       tests=[I + "test_spawn.py::test_words_that_could_change_are_refused", "unit:spawn_proto"])
+mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche/code"', '"run/x/code"'),
+       (PLAN, 'plan_op(p, OP_DIR, "dev/cloche")->mode = 0700;\n\tplan_tmpfs(p, "dev/cloche", (spec->code_len | 4095) + 1, 0700, false);',
+        ";"),
+       (PLAN, "\tplan_code(p, spec);\n", ""),
+       (PLAN, "\tfor (size_t i = 0; i < spec->n_mounts; i++)\n\t\tplan_mount(p, &spec->mounts[i]);\n",
+        "\tfor (size_t i = 0; i < spec->n_mounts; i++)\n\t\tplan_mount(p, &spec->mounts[i]);\n\tplan_code(p, spec);\n"),
+       tests=[I + "test_spawn.py::test_code_is_in_no_words_and_in_no_file"])
+
 # ---- the file system ----
 for mask, kind in (("keys", "false"), ("kallsyms", "false"), ("cmdline", "false"), ("partitions", "false"), ("diskstats", "false"),
                    ("config.gz", "false"), ("modules", "false"), ("latency_stats", "false"), ("sched_debug", "false"), ("fs", "true"),
@@ -372,6 +395,27 @@ mutant("files in shared memory", (PLAN, "(unsigned long long)(size / 4096 + 64),
        tests=[I + "test_limits.py::test_a_million_empty_files_are_enospc_and_no_oom"])
 mutant("size of the root", (PLAN, '(unsigned long long)spec->limits.root,\n', '(unsigned long long)spec->limits.root * 64,\n'),
        tests=[I + "test_limits.py::test_root_of_the_box_has_a_size"])
+
+# ---- files of a workspace, as seen from outside ----
+WS, WIO, WLIST, WREPLACE, CHANGES = (f"src/session/{n}.c" for n in ("workspace", "workspace_io", "workspace_list", "workspace_replace", "changes"))
+READ = "fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);"
+mutant("links within the workspace are followed", ("src/base/path.c", "RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS", "RESOLVE_BENEATH"), tests=["unit:workspace"])
+mutant("a link at the last name is followed", (WIO, READ, READ.replace("O_NOFOLLOW | ", "")),
+       (WIO, "S_ISREG(st.st_mode)) { /* a device", "true) { /* a device"), tests=["unit:workspace"])
+mutant("files are waited for", (WIO, READ, READ.replace("O_NONBLOCK | ", "")), tests=["unit:workspace"])
+mutant("anything is a file to read", (WIO, "S_ISREG(st.st_mode)) { /* a device", "true) { /* a device"),
+       (WIO, "\tif (!S_ISREG(st.st_mode)) {\n", "\tif (false) {\n"), tests=["unit:workspace"])
+mutant("anything is read, however large", (WIO, "if (length > max)", "if (false)"), tests=["unit:workspace"])
+mutant("lists have no end", (WLIST, "f->n == SES_LIST_MAX || ", ""), tests=["unit:workspace"])
+mutant("root is root in a workspace", (WS, ".give = geteuid() == 0,", ".give = false,"), tests=["unit:workspace"], who="root")
+mutant("a change is known by its size", (CHANGES, "x->ctime == y->ctime && ", ""), tests=["unit:changes"])
+mutant("changes within a tick", (CHANGES, "\ttree_settle(dirfd, &c->before);\n", ""), tests=["unit:changes"], who="root")
+mutant("a replacement that fails stays half done", (WREPLACE, "move_back(was, n, r->old, top) < 0 ? stuck(r, e) : -1;", "-1;"),
+       tests=["unit:workspace_tree"], who="root")
+mutant("archives of files may have anything", ("src/image/unpack.c", "dir < 0 || (u->how->files && check_plain(dir, name, en, e) < 0)", "dir < 0"),
+       tests=[I + "test_snapshot.py::test_refused"], image=True)
+mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes = room(max),", ".bytes = img_unpack_default.bytes,"),
+       tests=[I + "test_snapshot.py::test_bombs"], image=True)
 
 EQUIVALENT = {
     "Landlock: writing, block devices, signals": "the mounts are read-only or the box's own, block devices need a capability of the host's, and no process "

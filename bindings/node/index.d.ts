@@ -31,53 +31,85 @@ export interface Progress {
 export interface SandboxOptions {
 	/** `"host"`: this machine's own programs, read-only. Or an OCI image: `"python:3.12-slim"`. Default: `"host"`. */
 	image?: string | null;
-	/** A command for `sh -c` that installs what calls need, run once with a network; what it leaves is cached. */
+	/** When to download the image. Default: `"missing"`. */
+	pull?: "missing" | "always" | "never" | null;
+	/** The image for this platform: `"linux/arm64"`. */
+	platform?: string | null;
+	/** How long downloading it may take. Default: 600. */
+	imageTimeoutS?: number | null;
+	/** Compile its Python library once. Default: `true`. */
+	pycCache?: boolean | null;
+	/** A command for `sh -c` that installs what calls need, run once with a network; what it leaves is kept. */
 	setup?: string | null;
-	/** A directory of this machine, shared read-write and kept. Default: a temporary one, removed by `close()`. */
+	/** Default: four times `memoryMb`. */
+	setupMemoryMb?: number | null;
+	/** Default: 300. */
+	setupTimeoutS?: number | null;
+	/** Calls can't change what `setup` has installed. Default: `true`. */
+	depsReadonly?: boolean | null;
+	/** A directory of this machine, absolute; shared read-write and kept. Default: a temporary one, removed by `close()`. */
 	workspace?: string | null;
-	/** How many bytes the workspace may grow to. */
+	/** How many bytes the workspace may grow to: fault `workspace_full`. */
 	workspaceMaxBytes?: number | null;
+	/** The workspace is a linked worktree: share what commits need of its repository. Default: `false`. */
+	git?: boolean | null;
+	/** Fill `files` of results. Default: `true`. */
+	trackFiles?: boolean | null;
+	/** Directories and files to share: where they are here, and where in the box. */
+	mounts?: Readonly<Record<string, string | readonly [target: string, mode: "ro" | "rw"]>> | null;
+	/** Sized scratch directories: `{ "/tmp": "512m" }`. `{}`: none. Default: `/tmp` of `DEFAULT_TMPFS_MB`. */
+	tmpfs?: Readonly<Record<string, string>> | null;
 	/** Default: 512. */
 	memoryMb?: number | null;
 	/** How many processors' time. Default: no limit. */
 	cpus?: number | null;
 	/** Processes and threads at once. Default: 256. */
 	pids?: number | null;
-	/** Deadline of each call. Default: 30. */
+	/** Deadline of a call that has none of its own. Default: 30. */
 	timeoutS?: number;
-	/** `true` shares this machine's network, its loopback included. Default: `false`. */
-	network?: boolean;
-	/** A user of the image: a name, `"1000"`, `"1000:1000"`. */
-	user?: string | null;
-	/** Capabilities that boxes do without. Default: `["ALL"]`. */
-	capDrop?: readonly string[];
-	/** Directories and files to share: where they are here, and where in the box. */
-	mounts?: Readonly<Record<string, string | readonly [target: string, mode: "ro" | "rw"]>> | null;
-	/** Sized scratch directories: `{ "/tmp": "512m" }`. `{}`: none. Default: `/tmp` of `DEFAULT_TMPFS_MB`. */
-	tmpfs?: Readonly<Record<string, string>> | null;
+	/** How much of each stream is kept: its first and its last half. Default: 64 MiB. */
+	maxOutputBytes?: number | null;
 	/** The size of `/dev/shm`. */
 	shmMb?: number | null;
 	/** Limits of each process. */
-	rlimits?: { addressSpace?: number | null; fileSize?: number | null; openFiles?: number | null } | null;
-	/** Environment of calls. */
-	env?: Readonly<Record<string, string>> | null;
-	/** How much of each stream is kept: its first and its last half. Default: 64 MiB. */
-	maxOutputBytes?: number | null;
+	rlimits?: { readonly addressSpace?: number; readonly fileSize?: number; readonly openFiles?: number } | null;
 	/** `false`: limits by watching, where the kernel need not hold them. Default: `true`. */
-	enforceLimits?: boolean;
-	/** `true`: no box starts whose limits the kernel does not hold. Default: `false`. */
-	requireLimits?: boolean;
+	enforceLimits?: boolean | null;
+	/** `true`: nothing runs unless the kernel holds memory and pids. Default: `false`. */
+	requireLimits?: boolean | null;
+	/** `true` shares this machine's network, its loopback included. Default: `false`. */
+	network?: boolean | null;
+	/** A user of the image: a name, `"1000"`, `"1000:1000"`. */
+	user?: string | null;
+	/** 65,536 user ids, for programs that change to others. Default: `false`. */
+	uidRange?: boolean | null;
+	/** Environment of calls; nothing of this process's is passed on. */
+	env?: Readonly<Record<string, string>> | null;
+	/** Capabilities that boxes do without. Default: `["ALL"]`. */
+	capDrop?: readonly string[] | null;
+	/** Capabilities that they keep. */
+	capAdd?: readonly string[] | null;
 	securityProfile?: "default" | "untrusted" | null;
+	/** A root that can't be written to. Default: `false`. */
+	readOnly?: boolean | null;
+	/** `"allow=CALL"` or `"deny=CALL"`, for a system call each. */
+	seccompRules?: readonly string[] | null;
 	/** A profile of AppArmor that is loaded. */
 	apparmor?: string | null;
-	/** Calls can't change what `setup` has installed. Default: `true`. */
-	depsReadonly?: boolean;
-	/** Compile an image's standard library once. Default: `true`. */
-	pycCache?: boolean;
-	/** Fill `files` of results. Default: `true`. */
-	trackFiles?: boolean;
+	/** Character devices below /dev to give. */
+	devices?: readonly string[] | null;
 	/** Names of cloche.yaml: `["vcpu:heavy"]`. */
 	profiles?: readonly string[] | null;
+	/** A label. */
+	name?: string | null;
+	/** Not yet: refused with `Unsupported`. */
+	egressAllow?: readonly string[] | null;
+	/** Not yet. */
+	prewarm?: number | null;
+	/** Not yet. */
+	persist?: boolean | null;
+	/** Not yet. */
+	persistTtlS?: number | null;
 	/** Live output of `run` and `runCode`; the result has it, too. */
 	onStdout?: OutputCallback | null;
 	onStderr?: OutputCallback | null;
@@ -325,10 +357,10 @@ export class Sandbox implements AsyncDisposable {
 	makeDir(path: string, options?: { parents?: boolean | null }): Promise<void>;
 	rename(path: string, to: string, options?: { replace?: boolean | null }): Promise<void>;
 
-	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`. */
-	snapshot(file: string, options?: { format?: string | null }): Promise<{ size: number; files: number }>;
+	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`; resolves to its size. */
+	snapshot(file: string, options?: { format?: string | null }): Promise<number>;
 	/** Replaces the workspace's content by an archive's, when all of that has been verified. */
-	restore(file: string): Promise<{ files: number }>;
+	restore(file: string): Promise<void>;
 	/** Another sandbox with the same options and a copy of the workspace. */
 	fork(): Promise<Sandbox>;
 	/** Runs a command as the option `setup` does; later calls have what it left. */

@@ -40,9 +40,11 @@ struct rootfs_entry {
 struct rootfs {
 	enum rootfs_kind kind;
 	const char *name; /* "host", the directory as given, or the image: for messages */
-	const char *dir;  /* canonical path. DIR: the root; LAYERS: the directory that holds them */
-	const char *lowers;   /* LAYERS: their names in it, "NAME:NAME", the topmost first */
-	struct layers layers; /* LAYERS: the same, open and so kept from being removed */
+	const char *dir;  /* canonical path. DIR: the root; else: the directory that holds layers */
+	/* LAYERS: their names in it, "NAME:NAME", the topmost first. HOST: the same of what is
+	 * shown at /opt/deps, or NULL */
+	const char *lowers;
+	struct layers layers; /* the same, open and so kept from being removed */
 	/* HOST: all there is. LAYERS: DIR and FILE that take the place of the image's own */
 	const struct rootfs_entry *entries;
 	size_t n_entries;

@@ -134,7 +134,7 @@ static void stand_in_skeleton(struct live *b)
 	const struct box_spec *s = b->spec;
 	_cleanup_fd_ int dir = -1;
 
-	if (s->root.kind != ROOTFS_HOST || !s->store)
+	if (s->root.kind != ROOTFS_HOST || !s->store || s->setup) /* it stands in its draft */
 		return;
 	dir = skeleton_open(&b->plan, s->store, s->outer_uid, s->outer_gid);
 	b->cwd = dir < 0 ? -1 : open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -198,8 +198,7 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	}
 	if (b->stop_due)
 		on_stop(b);
-	if (b->owner)
-		b->owner->started(b->owner);
+	monitor_owned(b);
 }
 
 static void take_marks(struct live *b, const struct init_msg *m)
@@ -297,7 +296,7 @@ static void on_signal(struct live *b)
 		if (sig == SIGUSR1 || sig == SIGUSR2) { /* the command's own business */
 			if (b->started)
 				send_signal(b, sig);
-		} else if (!b->forwarded && b->started) {
+		} else if (!b->forwarded && b->started && !b->owner) {
 			b->forwarded = sig;
 			send_signal(b, sig);
 		} else {

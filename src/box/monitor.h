@@ -31,10 +31,12 @@ struct live {
 	int tty;	   /* the terminal's master, owned by the relays */
 	/* evidence */
 	struct err why;
-	bool born;     /* init stands in a group that it can't leave */
-	bool reaps;    /* init must be waited for: nobody else would */
-	bool stop_due; /* Ctrl-Z came before there was a command */
-	bool killed;   /* the owner sent the command a SIGKILL */
+	bool born;	/* init stands in a group that it can't leave */
+	bool reaps;	/* init must be waited for: nobody else would */
+	bool stop_due;	/* Ctrl-Z came before there was a command */
+	uint64_t early; /* signals that the owner sent before there was a command, 1 << n - 1 */
+	struct winsize early_size;
+	bool killed; /* the owner sent the command a SIGKILL */
 	bool failed, started, ended, gone, start_deadline, deadline, cancelled, termed;
 	int status, forwarded;
 	enum limit_hit hit;
@@ -50,6 +52,8 @@ void monitor_kill(struct live *b);
 void monitor_order(struct live *b, const struct init_order *o);
 /* An order of the owner's has come, or its hang-up (owner.c); and init's answer to one. */
 void monitor_obey(struct live *b);
+/* The command runs: tells the owner, and does what it has asked for meanwhile. */
+void monitor_owned(struct live *b);
 void monitor_connected(struct live *b, const struct init_msg *m, const int *fds, size_t n);
 /* The box could not be started: ends whatever stands. */
 void monitor_failed(struct live *b, const struct err *why);

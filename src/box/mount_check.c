@@ -544,37 +544,16 @@ static void tell_others(const struct mount_check *c, struct err *e)
 			 c->n_denied - 1);
 }
 
-/* What nobody asked for by name says nothing when it can't be: it is left out. A memory file system
- * of the caller's own may be below it. */
-static bool gives_way(const struct box_spec *spec, const struct box_mount *m)
+int mount_check_sources(struct mount_check *c, struct box_spec *spec, struct err *e)
 {
 	for (size_t i = 0; i < spec->n_mounts; i++) {
-		const struct box_mount *o = &spec->mounts[i];
+		struct box_mount *m = &spec->mounts[i];
 
-		if (o != m && (path_within(m->dst, o->dst) ||
-			       (o->kind != BOX_MOUNT_TMPFS && path_within(o->dst, m->dst))))
-			return true;
+		if (size_check(c, spec, m, e) < 0 ||
+		    (m->kind != BOX_MOUNT_TMPFS && source_check(c, m, e) < 0))
+			return about(e, m);
 	}
-	return false;
-}
-
-/* Its own target, resolved already or not at all, and those of the others. */
-static void drop_yielding(struct mount_check *c, struct box_spec *spec)
-{
-	for (size_t i = 0; i < spec->n_mounts; i++) {
-		const size_t denied = c->n_denied;
-		struct err ignored;
-
-		if (!spec->mounts[i].yields)
-			continue;
-		if (mount_target(c, spec, &spec->mounts[i], &ignored) == 0 &&
-		    !gives_way(spec, &spec->mounts[i]))
-			continue;
-		c->n_denied = denied;
-		memmove(&spec->mounts[i], &spec->mounts[i + 1],
-			(--spec->n_mounts - i) * sizeof(spec->mounts[0]));
-		return; /* there is one */
-	}
+	return 0;
 }
 
 int mount_check_all(struct mount_check *c, struct box_spec *spec, struct err *e)
@@ -592,7 +571,7 @@ int mount_check_all(struct mount_check *c, struct box_spec *spec, struct err *e)
 		if (m->kind != BOX_MOUNT_TMPFS)
 			keep_first(&first, m, source_check(c, m, &one), &one);
 	}
-	drop_yielding(c, spec);
+	mount_yield(c, spec);
 	qsort(spec->mounts, spec->n_mounts, sizeof(spec->mounts[0]), shallow_first);
 	for (size_t i = 0; i < spec->n_mounts && first.kind == ERR_NONE; i++) {
 		const struct box_mount *m = &spec->mounts[i];

@@ -85,6 +85,11 @@ void mount_note(struct mount_check *c, const char *fmt, ...) __attribute__((form
 int mount_target(struct mount_check *c, const struct box_spec *spec, struct box_mount *m,
 		 struct err *e);
 
+/* Leaves out the mount that yields where another one is in its way, or its target is none. */
+void mount_yield(struct mount_check *c, struct box_spec *spec);
+/* Judges and completes the sources alone, before there is a root; 0, or the first error. */
+int mount_check_sources(struct mount_check *c, struct box_spec *spec, struct err *e);
+
 /* What would allow a refused mount; it takes the place of the refused option. */
 enum mount_allow {
 	MOUNT_ALLOW_NONE,

@@ -146,3 +146,36 @@ int mount_target(struct mount_check *c, const struct box_spec *spec, struct box_
 	m->dst = mount_rules_keep(&c->rules, dst, e);
 	return m->dst ? 0 : -1;
 }
+
+/* What nobody asked for by name says nothing when it can't be: it is left out. A memory file system
+ * of the caller's own may be below it. */
+static bool gives_way(const struct box_spec *spec, const struct box_mount *m)
+{
+	for (size_t i = 0; i < spec->n_mounts; i++) {
+		const struct box_mount *o = &spec->mounts[i];
+
+		if (o != m && (path_within(m->dst, o->dst) ||
+			       (o->kind != BOX_MOUNT_TMPFS && path_within(o->dst, m->dst))))
+			return true;
+	}
+	return false;
+}
+
+/* Its own target, resolved already or not at all, and those of the others. */
+void mount_yield(struct mount_check *c, struct box_spec *spec)
+{
+	for (size_t i = 0; i < spec->n_mounts; i++) {
+		const size_t denied = c->n_denied;
+		struct err ignored;
+
+		if (!spec->mounts[i].yields)
+			continue;
+		if (mount_target(c, spec, &spec->mounts[i], &ignored) == 0 &&
+		    !gives_way(spec, &spec->mounts[i]))
+			continue;
+		c->n_denied = denied;
+		memmove(&spec->mounts[i], &spec->mounts[i + 1],
+			(--spec->n_mounts - i) * sizeof(spec->mounts[0]));
+		return; /* there is one */
+	}
+}

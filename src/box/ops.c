@@ -27,6 +27,7 @@
 #include "base/path.h"
 #include "base/sys.h"
 #include "box/mount_check.h"
+#include "box/ops_impl.h"
 
 /* Names on the scratch tmpfs, which the box never sees: its root is a mount further down. */
 #define EMPTY "empty"
@@ -34,7 +35,6 @@
 #define ATTACH "attach"
 #define ROOT "root"
 #define UPPER "upper"
-#define FIXED_FLAGS (MS_NOSUID | MS_NODEV)
 /* As the new root sees them: what is above a mount's root is the directory that it is mounted in.
  */
 #define ABOVE "../"
@@ -47,17 +47,7 @@
  * child's own mount namespace. */
 static const char *const stages[] = { "/tmp", "/mnt", "/srv", "/home", "/var" };
 
-struct walk {
-	struct plan *p;
-	int root;    /* the new root, O_PATH; also the working directory between ops */
-	int scratch; /* the tmpfs that holds the root, or its upper side, and the helpers above */
-	int empty;
-	int draft;		  /* what keeps the root's upper side, or -1: it is thrown away */
-	unsigned views, attached; /* so far: each has a name of its own on the scratch tmpfs */
-	bool ready;		  /* the ops marked so stand already */
-};
-
-static int source_open(struct plan_source *s, struct err *e)
+int ops_source_open(struct plan_source *s, struct err *e)
 {
 	struct stat st;
 	int fd;
@@ -95,7 +85,7 @@ static int source_open(struct plan_source *s, struct err *e)
 int ops_open_sources(struct plan *p, struct err *e)
 {
 	for (unsigned i = 0; i < p->n_sources; i++)
-		if (p->sources[i].check && source_open(&p->sources[i], e) < 0)
+		if (p->sources[i].check && ops_source_open(&p->sources[i], e) < 0)
 			return err_at(e, p->sources[i].check->workspace ? STAGE_WORKSPACE
 									: STAGE_MOUNT);
 	return 0;
@@ -116,7 +106,7 @@ static bool plain(const struct op *op)
 }
 
 /* The place as a path that mount(2) may follow. `*ret_fd` keeps it alive. */
-static const char *place_path(const struct walk *w, const struct op *op, char buf[64], int *ret_fd)
+const char *ops_place_path(const struct walk *w, const struct op *op, char buf[64], int *ret_fd)
 {
 	if (plain(op) && op->kind != OP_LOWER)
 		return op->path;
@@ -135,7 +125,7 @@ static const char *place_path(const struct walk *w, const struct op *op, char bu
 	return buf;
 }
 
-static int attach(const struct walk *w, const struct op *op, int tree, struct err *e)
+int ops_attach(const struct walk *w, const struct op *op, int tree, struct err *e)
 {
 	_cleanup_fd_ int place = -1;
 	int r;
@@ -204,7 +194,7 @@ static int op_file(const struct walk *w, const struct op *op, struct err *e)
 /* Stands in a source. An id-mapped one comes as a detached mount, which must be attached to be
  * stood in: on the scratch tmpfs, with which it goes when the host's tree is detached. To take it
  * off by itself would make the kernel wait once more for all that may look at it. */
-static int source_enter(struct walk *w, const struct plan_source *s, struct err *e)
+int ops_source_enter(struct walk *w, const struct plan_source *s, struct err *e)
 {
 	char name[32];
 
@@ -218,62 +208,10 @@ static int source_enter(struct walk *w, const struct plan_source *s, struct err 
 	return fchdir(s->fd) < 0 ? err_sys(e, "enter %s", s->path) : 0;
 }
 
-static int source_leave(const struct walk *w, const struct plan_source *s, struct err *e)
+int ops_source_leave(const struct walk *w, const struct plan_source *s, struct err *e)
 {
 	return fchdir(w->root >= 0 ? w->root : w->scratch) < 0 ? err_sys(e, "leave %s", s->path)
 							       : 0;
-}
-
-/* Where no overlay can be had: the directory has mounts below it that this user namespace may not
- * take apart, or an outer container has used up the depth of overlays. Read-only by bind then,
- * which leaves the host's sockets in it reachable: told in a note, and no choice for hostile code.
- */
-static int lower_bind(const struct walk *w, const struct op *op, struct err *e)
-{
-	struct sys_mount_attr attr = { .attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID |
-						   SYS_MOUNT_ATTR_NODEV };
-	const struct plan_source *s = &w->p->sources[op->source];
-	_cleanup_fd_ int tree = -1;
-
-	if (w->p->strict) {
-		w->p->no_overlay = op->source + 1;
-		return err_set(
-			e, ERR_MISSING,
-			"%s can't be shown through an overlay here (mounts below it, or a container in a container), "
-			"and the untrusted profile takes nothing less",
-			s->path);
-	}
-	tree = sys_open_tree(AT_FDCWD, ".", SYS_OPEN_TREE_CLONE | SYS_AT_RECURSIVE | O_CLOEXEC);
-	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
-		return err_sys(e, "bind %s read-only", s->path);
-	if (attach(w, op, tree, e) < 0 || source_leave(w, s, e) < 0)
-		return -1;
-	*e = (struct err){ 0 };
-	w->p->n_binds++;
-	return 0;
-}
-
-/* A lower-only overlay: sockets and FIFOs of the host are not reachable through it, and mountinfo
- * tells no host path. It needs two lower directories; the second is empty. */
-static int op_lower(struct walk *w, const struct op *op, struct err *e)
-{
-	const struct plan_source *s = &w->p->sources[op->source];
-	_cleanup_fd_ int place = -1;
-	char target[64], lower[64];
-	const char *at = place_path(w, op, target, &place);
-	int r;
-
-	if (!at)
-		return err_sys(e, "mount target /%s", op->path);
-	if (source_open(&w->p->sources[op->source], e) < 0 || source_enter(w, s, e) < 0)
-		return -1;
-	snprintf(lower, sizeof(lower), "lowerdir=.:/proc/self/fd/%d,userxattr", w->empty);
-	r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);
-	if (r < 0)
-		err_sys(e, "overlay of %s on /%s", s->path, op->path);
-	if (r < 0 && e->num == EINVAL)
-		return lower_bind(w, op, e);
-	return r < 0 ? -1 : source_leave(w, s, e);
 }
 
 static int op_bind(const struct walk *w, const struct op *op, struct err *e)
@@ -285,12 +223,12 @@ static int op_bind(const struct walk *w, const struct op *op, struct err *e)
 	if (plain(op) && !s->check &&
 	    !s->rdev) /* a node or file of the host's own, nothing that a check has named */
 		return bind(s->path, op, op->flags, e);
-	if (source_open(s, e) < 0)
+	if (ops_source_open(s, e) < 0)
 		return -1;
 	tree = s->fd;
 	if (op->flags && sys_mount_setattr(tree, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE, &attr) < 0)
 		return err_sys(e, "set attributes of the mount on /%s", op->path);
-	return attach(w, op, tree, e);
+	return ops_attach(w, op, tree, e);
 }
 
 static int op_mount(const struct walk *w, const struct op *op, const char *type,
@@ -298,7 +236,7 @@ static int op_mount(const struct walk *w, const struct op *op, const char *type,
 {
 	_cleanup_fd_ int place = -1;
 	char target[64];
-	const char *at = place_path(w, op, target, &place);
+	const char *at = ops_place_path(w, op, target, &place);
 
 	if (!at)
 		return err_sys(e, "mount target /%s", op->path);
@@ -354,7 +292,7 @@ static int op_mask(const struct walk *w, const struct op *op, struct err *e)
 	if (tree < 0 ||
 	    (op->mode == S_IFDIR && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0))
 		return err_sys(e, "mask /%s", op->path);
-	return attach(w, op, tree, e);
+	return ops_attach(w, op, tree, e);
 }
 
 static int op_view(struct walk *w, const struct op *op, struct err *e)
@@ -373,7 +311,7 @@ static int op_view(struct walk *w, const struct op *op, struct err *e)
 	tree = sys_open_tree(w->scratch, name + strlen(ABOVE), SYS_OPEN_TREE_CLONE | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
 		return err_sys(e, "make the view for /%s", op->path);
-	return attach(w, op, tree, e);
+	return ops_attach(w, op, tree, e);
 }
 
 static int op_readonly(const struct walk *w, const struct op *op, struct err *e)
@@ -387,7 +325,7 @@ static int op_readonly(const struct walk *w, const struct op *op, struct err *e)
 			     SYS_OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | O_CLOEXEC);
 	if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
 		return err_sys(e, "make /%s read-only", op->path);
-	return attach(w, op, tree, e);
+	return ops_attach(w, op, tree, e);
 }
 
 /* By a mount of its own onto itself, which the root's becoming read-only does not reach. Only what
@@ -422,7 +360,7 @@ static int op_run(struct walk *w, const struct op *op, struct err *e)
 			return err_sys(e, "make link /%s", op->path);
 		return 0;
 	case OP_LOWER:
-		return op_lower(w, op, e);
+		return ops_lower(w, op, e);
 	case OP_BIND:
 		return op_bind(w, op, e);
 	case OP_TMPFS:
@@ -441,6 +379,8 @@ static int op_run(struct walk *w, const struct op *op, struct err *e)
 		return op_readonly(w, op, e);
 	case OP_WRITABLE:
 		return op_writable(w, op, e);
+	case OP_LAYERS:
+		return ops_layers(w, op, e);
 	case OP_KIND_N:
 		break;
 	}
@@ -517,11 +457,11 @@ static int root_overlay(struct walk *w, struct err *e)
 {
 	const struct plan_source *s = &w->p->sources[0];
 
-	if (source_enter(w, s, e) < 0)
+	if (ops_source_enter(w, s, e) < 0)
 		return -1;
 	if (overlay_here(w, w->p->lowers, e) < 0)
 		return err_prefix(e, "%s", s->path);
-	return source_leave(w, s, e);
+	return ops_source_leave(w, s, e);
 }
 
 static int root_mount(struct walk *w, struct err *e)

@@ -19,10 +19,33 @@ static void obey_connect(struct live *b, const struct box_order *o)
 
 static void obey_signal(struct live *b, int sig)
 {
-	if (!b->started)
+	if (sig < 1 || sig > 64)
 		return;
+	if (!b->started) {
+		b->early |= 1ULL << (sig - 1);
+		return;
+	}
 	b->killed |= sig == SIGKILL;
 	monitor_order(b, &(struct init_order){ .kind = ORDER_SIGNAL, .sig = sig });
+}
+
+static void obey_resize(struct live *b, const struct winsize *size)
+{
+	if (!b->started)
+		b->early_size = *size;
+	else if (b->spec->tty && size->ws_row)
+		ioctl(b->tty, TIOCSWINSZ, size);
+}
+
+void monitor_owned(struct live *b)
+{
+	if (!b->owner)
+		return;
+	b->owner->started(b->owner);
+	obey_resize(b, &b->early_size);
+	for (int sig = 1; b->early && sig <= 64; sig++)
+		if (b->early >> (sig - 1) & 1)
+			obey_signal(b, sig);
 }
 
 void monitor_obey(struct live *b)
@@ -41,8 +64,7 @@ void monitor_obey(struct live *b)
 		obey_signal(b, o.sig);
 		return;
 	case BOX_ORDER_RESIZE:
-		if (b->spec->tty && b->started && b->tty >= 0)
-			ioctl(b->tty, TIOCSWINSZ, &o.size);
+		obey_resize(b, &o.size);
 		return;
 	case BOX_ORDER_CONNECT:
 		obey_connect(b, &o);

@@ -301,6 +301,23 @@ static void plan_places(struct plan *p, const struct box_spec *spec)
 			plan_make_dir(p, *v + 1);
 }
 
+/* What was installed beside the host image's own programs, or is being installed. */
+static void plan_deps(struct plan *p, const struct box_spec *spec)
+{
+	const struct rootfs *r = &spec->root;
+	struct op *op;
+
+	if (r->kind != ROOTFS_HOST || (!r->lowers && !spec->setup))
+		return;
+	plan_make_dir(p, BOX_DEPS + 1);
+	op = plan_op(p, OP_LAYERS, BOX_DEPS + 1);
+	op->text = r->lowers;
+	if (r->lowers)
+		op->source = (int16_t)plan_source(p, r->dir, spec->root_check, false);
+	op->mode = spec->setup ? UPPER_DRAFT : spec->deps_writable ? UPPER_SCRATCH : UPPER_NONE;
+	op->strange = true;
+}
+
 static void plan_writable(struct plan *p, const struct box_spec *spec, const char *path)
 {
 	if (*path != '\0' && !plan_covered(spec, path))
@@ -364,6 +381,7 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	plan_cgroup(p, spec);
 	if (p->root_overlay) /* the host image has them; another root may not */
 		plan_places(p, spec);
+	plan_deps(p, spec);
 	if (spec->read_only)
 		plan_readonly_root(p, spec);
 	for (size_t i = 0; i < spec->n_mounts; i++)
@@ -381,7 +399,7 @@ static const char *const op_words[] = {
 	[OP_LOWER] = "overlay",	    [OP_BIND] = "bind",	    [OP_TMPFS] = "tmpfs",
 	[OP_DEVPTS] = "devpts",	    [OP_PROC] = "proc",	    [OP_MASK] = "mask",
 	[OP_VIEW] = "view",	    [OP_CGROUP] = "cgroup", [OP_READONLY] = "read-only",
-	[OP_WRITABLE] = "writable",
+	[OP_WRITABLE] = "writable", [OP_LAYERS] = "layers",
 };
 static_assert(sizeof(op_words) / sizeof(op_words[0]) == OP_KIND_N, "a word for every op");
 

@@ -34,8 +34,12 @@ enum op_kind {
 	OP_READONLY, /* make what is there read-only, with all below it */
 	OP_WRITABLE, /* a directory of the root that stays writable when the root becomes
 			read-only */
+	OP_LAYERS,   /* layers `text` of the source, under an upper side of the kind in `mode` */
 	OP_KIND_N
 };
+
+/* The upper side of OP_LAYERS. */
+enum op_upper { UPPER_NONE, UPPER_SCRATCH, UPPER_DRAFT };
 
 /* A thing of the host that an op attaches. Checked ones (the caller's) are opened before the new
  * root covers anything; system paths when they are needed: no stage covers those. */

@@ -214,41 +214,41 @@ int sc_rule_parse(const char *text, struct box_rule *ret, struct err *e)
 	if (!allow && strncmp(text, "deny=", 5) != 0)
 		return err_set(
 			e, ERR_USAGE,
-			"seccomp rule \"%.60s\": write allow=NAME or deny=NAME, as in allow=ptrace",
+			"--seccomp-rule \"%.60s\": write allow=NAME or deny=NAME, as in allow=ptrace",
 			text);
 	name = strchr(text, '=') + 1;
 	nr = sc_number(arch, name);
 	if (nr < 0)
 		return err_set(
 			e, ERR_USAGE,
-			"seccomp rule \"%.60s\": no system call of this architecture has that name",
+			"--seccomp-rule \"%.60s\": no system call of this architecture has that name",
 			text);
 	class = sc_table[arch][nr];
 	if (allow && class == SC_END)
 		return err_set(
 			e, ERR_USAGE,
-			"seccomp rule allow=%s: %s is in the escape set (calls that end the box), which no "
+			"--seccomp-rule allow=%s: %s is in the escape set (calls that end the box), which no "
 			"option allows",
 			name, name);
 	if (allow && goes_round(name))
 		return err_set(
 			e, ERR_USAGE,
-			"seccomp rule allow=%s: %s goes round the checks of other calls' arguments, which no option "
+			"--seccomp-rule allow=%s: %s goes round the checks of other calls' arguments, which no option "
 			"lifts; programs fall back to those calls",
 			name, name);
 	if (allow && reaches_keys(name))
 		return err_set(
 			e, ERR_USAGE,
-			"seccomp rule allow=%s: %s reaches the keys of the user that the box is outside; no option allows it",
+			"--seccomp-rule allow=%s: %s reaches the keys of the user that the box is outside; no option allows it",
 			name, name);
 	if (allow && class >= SC_ARG_CLONE)
 		return err_set(
 			e, ERR_USAGE,
-			"seccomp rule allow=%s: %s is already allowed, with argument checks that no rule lifts",
+			"--seccomp-rule allow=%s: %s is already allowed, with argument checks that no rule lifts",
 			name, name);
 	if (!allow && is_needed(name))
 		return err_set(e, ERR_USAGE,
-			       "seccomp rule deny=%s: every program needs %s; leave out the rule",
+			       "--seccomp-rule deny=%s: every program needs %s; leave out the rule",
 			       name, name);
 	ret->action = allow ? BOX_RULE_ALLOW : BOX_RULE_DENY;
 	ret->nr = nr;

@@ -85,6 +85,9 @@ struct box_limits {
  * side of its root, and the overlay's own work directory. */
 #define BOX_DRAFT_UPPER "tree"
 #define BOX_DRAFT_WORK "work"
+/* Where the host image has what a set-up box installs: its root is not kept, and its /usr is not
+ * its own. */
+#define BOX_DEPS "/opt/deps"
 
 enum box_profile { BOX_PROFILE_DEFAULT, BOX_PROFILE_UNTRUSTED, BOX_PROFILE_N };
 
@@ -98,7 +101,7 @@ struct box_range {
 
 struct box_spec {
 	struct rootfs root;
-	const struct box_mount *root_check; /* DIR, LAYERS: what was checked at root.dir */
+	const struct box_mount *root_check; /* what was checked at root.dir */
 	char *const *argv;    /* NULL-terminated, argv[0] looked up in the box's PATH */
 	char *const *env;     /* complete environment, NULL-terminated; no variable of the host */
 	const char *store;    /* where skeletons are kept (box/skeleton.h), or NULL for none */
@@ -133,8 +136,9 @@ struct box_spec {
 	bool setup; /* package managers work as the root of a single id (seccomp.h); its root is
 		       kept in `draft` */
 	int draft;  /* set-up boxes: the open directory; it and what is in it belong to outer_uid */
-	bool read_only;	  /* root read-only, tmpfs at /tmp, /run, HOME */
-	bool no_proc;	  /* --proc=none */
-	bool tty;	  /* own pseudo terminal */
-	bool interactive; /* forward stdin */
+	bool deps_writable; /* BOX_DEPS has an upper side, thrown away */
+	bool read_only;	    /* root read-only, tmpfs at /tmp, /run, HOME */
+	bool no_proc;	    /* --proc=none */
+	bool tty;	    /* own pseudo terminal */
+	bool interactive;   /* forward stdin */
 };

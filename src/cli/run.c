@@ -146,8 +146,7 @@ int cli_run(int argc, char **argv)
 		err_at(&e, STAGE_LIMITS);
 		return refuse(&o, &e);
 	}
-	if (run_image(&o, &prepared.image, &prepared.pull_us, &e) < 0 ||
-	    run_bytecode(&o, &prepared.image, &e) < 0 ||
+	if (run_image(&o, &prepared, &e) < 0 || run_bytecode(&o, &prepared.image, &e) < 0 ||
 	    request_prepare(&o.request, &prepared, &e) < 0)
 		return refuse(&o, &e);
 	if (o.plan)

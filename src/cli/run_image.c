@@ -94,7 +94,7 @@ static int spawn(char **words, struct last_line *kept, int *ret, struct err *e)
 static int pull(const struct run_options *o, const struct image_use *u, struct err *e)
 {
 	char path[PROGRAM_PATH_MAX], verb[] = "pull", quiet[] = "--quiet", json[] = "--json",
-					   platform[] = "--platform";
+				     platform[] = "--platform";
 	char *words[8] = { path, verb };
 	struct last_line kept = { .copy = o->progress };
 	size_t n = 2;
@@ -142,12 +142,12 @@ static int find(const struct run_options *o, struct image_use *u, struct err *e)
 	return -1;
 }
 
-int run_image(const struct run_options *o, struct image_use *u, uint64_t *ret_pull_us,
-	      struct err *e)
+int run_image(const struct run_options *o, struct prepared *p, struct err *e)
 {
+	struct image_use *u = &p->image;
 	uint64_t began;
 
-	*ret_pull_us = UINT64_MAX;
+	p->pull_us = UINT64_MAX;
 	if (!image_wanted(&o->request))
 		return 0;
 	if (find(o, u, e) == 0) {
@@ -156,10 +156,12 @@ int run_image(const struct run_options *o, struct image_use *u, uint64_t *ret_pu
 	} else if (e->num != ENOENT || !can_pull(o, u)) {
 		return err_at(e, STAGE_IMAGE);
 	}
+	if (request_check(&o->request, p, e) < 0)
+		return -1;
 	began = box_now();
 	if (pull(o, u, e) < 0)
 		return err_at(e, STAGE_IMAGE);
-	*ret_pull_us = (box_now() - began) / 1000;
+	p->pull_us = (box_now() - began) / 1000;
 	return find(o, u, e) < 0 ? err_at(e, STAGE_IMAGE) : 0;
 }
 

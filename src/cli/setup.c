@@ -47,8 +47,9 @@ enum {
 };
 
 static const struct opt_row rows[] = {
-	{ "image", 0, OPT_STR, false, "IMAGE", NULL, "Image", "the image to start from", NULL,
-	  "0.2", O_IMAGE },
+	{ "image", 0, OPT_STR, false, "IMAGE", "host", "Image",
+	  "the image to start from; on `host` pip and npm install beside this machine's own programs",
+	  NULL, "0.2", O_IMAGE },
 	{ "name", 0, OPT_STR, false, "NAME", NULL, "Image", "what to call the result: local/NAME",
 	  NULL, "0.2", O_NAME },
 	{ "bytecode", 0, OPT_FLAG, false, NULL, NULL, "Image",
@@ -86,6 +87,7 @@ struct setup_options {
 
 static struct prepared prepared; /* large; one a process */
 static struct setup setup = SETUP_NONE;
+static struct img_record host; /* the base, where it is the host image */
 
 static int on_option(void *ctx, const struct opt_row *row, const char *value, struct err *e)
 {
@@ -143,6 +145,8 @@ static void defaults(struct request *r)
 	r->cwd = "/";
 	r->entrypoint = ""; /* the command is the caller's alone */
 	r->no_bytecode = true;
+	r->setup = true; /* into a draft that setup_draft makes */
+	r->draft = -1;
 	/* Nobody is there to answer; -e counts for more. */
 	r->env.v[r->env.n++] = noninteractive;
 }
@@ -358,30 +362,38 @@ static int make_bytecode(struct setup_options *o, double since)
 	return make(o, since);
 }
 
+/* Itself, or what setup has made of it. */
+static bool on_host(const struct request *r)
+{
+	return !image_wanted(r) || prepared.image.record.host;
+}
+
 static int open_all(struct setup_options *o, struct err *e)
 {
-	uint64_t pull_us;
-
 	if (self_limits(e) < 0)
 		return err_at(e, STAGE_LIMITS);
-	if (run_image(&o->run, &prepared.image, &pull_us, e) < 0)
+	if (run_image(&o->run, &prepared, e) < 0)
 		return -1;
 	if (self_protect(cli_title.argv, e) < 0)
 		return err_at(e, STAGE_LOCKS);
-	return setup_open(&o->run.request, &prepared.image.record, o->bytecode ? NULL : o->name,
-			  &setup, e);
+	if (on_host(&o->run.request) && setup_host_request(&o->run.request, e) < 0)
+		return -1;
+	if (!image_wanted(&o->run.request) && setup_host(&host, e) < 0)
+		return -1;
+	return setup_open(&o->run.request, host.host ? &host : &prepared.image.record,
+			  o->bytecode ? NULL : o->name, &setup, e);
 }
 
 static int check_words(const struct setup_options *o, int n_command, struct err *e)
 {
 	if (o->bytecode && n_command > 0)
 		return err_set(e, ERR_USAGE, "--bytecode takes no command");
-	if (o->run.request.image && (o->bytecode || (o->name && n_command > 0)))
+	if (o->bytecode && !image_wanted(&o->run.request))
+		return err_set(e, ERR_USAGE, "--bytecode needs --image IMAGE");
+	if (o->bytecode || (o->name && n_command > 0))
 		return 0;
 	return err_set(e, ERR_USAGE, "needs %s: cloche setup --image IMAGE --name NAME -- COMMAND",
-		       !o->run.request.image ? "--image"
-		       : !o->name	     ? "--name"
-					     : "a command");
+		       !o->name ? "--name" : "a command");
 }
 
 static int run(int argc, char **argv)
@@ -399,22 +411,19 @@ static int run(int argc, char **argv)
 		return cli_fail("setup", &e);
 	o.run.request.argv = argv + rest;
 	o.run.request.network = o.no_network || o.bytecode ? "none" : "host";
-	if (!image_wanted(&o.run.request)) {
-		err_set(&e, ERR_USAGE,
-			"--image host: its /usr is this machine's own, and a box does not write to it; take an image, such as debian:12");
-		return cli_fail("setup", &e);
-	}
 	rc = open_all(&o, &e) < 0 ? refuse(&o, &e)
 	     : o.bytecode	  ? make_bytecode(&o, since)
 				  : make(&o, since);
 	setup_close(&setup);
 	image_drop(&prepared.image);
+	img_record_free(&host);
 	return rc;
 }
 
 static const char *const examples[] = {
 	"cloche setup --image python:3.12-slim --name np -- pip install numpy",
 	"cloche setup --image node:22-slim --name ts -- npm install -g typescript",
+	"cloche setup --name rich -- pip install rich",
 	NULL,
 };
 

@@ -125,12 +125,13 @@ static int parse(int argc, char **argv, struct err *e)
 
 static int prepare(struct err *e)
 {
-	static char *const none[] = { NULL };
+	/* Each call has its own; an image need not have any. */
+	static char any[] = "-", *const later[] = { any, NULL };
 
-	options.request.argv = none;
+	options.request.argv = later;
 	if (self_limits(e) < 0)
 		return err_at(e, STAGE_LIMITS);
-	if (run_image(&options, &prepared.image, &prepared.pull_us, e) < 0 ||
+	if (run_image(&options, &prepared, e) < 0 ||
 	    run_bytecode(&options, &prepared.image, e) < 0 ||
 	    request_prepare(&options.request, &prepared, e) < 0)
 		return -1;

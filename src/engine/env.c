@@ -52,7 +52,7 @@ static int env_set(struct prepared *p, const char *pair, struct err *e)
 
 /* NAME=VALUE as POSIX has names. A value may hold anything: keys and certificates have many lines.
  */
-static int env_check(const char *pair, const char *where, struct err *e)
+int env_check(const char *pair, const char *where, struct err *e)
 {
 	size_t n = name_len(pair);
 

@@ -12,6 +12,9 @@ int env_prepare(const struct request *r, struct prepared *p, struct err *e);
  * passed over. Cuts `text` in place, and it lives on: pairs point into it. `path` is for messages.
  */
 int env_file_text(struct prepared *p, const char *path, char *text, size_t len, struct err *e);
+/* Is it NAME=VALUE (or NAME alone), as POSIX has names, and not too long? `where` begins the
+ * message. */
+int env_check(const char *pair, const char *where, struct err *e);
 /* One more of a box that is prepared already: NAME=VALUE, which `p` keeps pointing to. */
 int env_add(struct prepared *p, const char *pair, struct err *e);
 bool env_has(const struct prepared *p, const char *name);

@@ -157,7 +157,7 @@ static int find(const struct request *r, struct image_use *u, struct img_store *
 		return -1;
 	}
 	stack(u);
-	if (!r->no_bytecode)
+	if (!r->no_bytecode && !u->record.host)
 		find_bytecode(u, s);
 	return find_dir(s, u, e);
 }
@@ -218,7 +218,7 @@ int image_root(struct prepared *p, struct err *e)
 			BOX_ENV_MAX / 2);
 		return err_at(e, STAGE_IMAGE);
 	}
-	s->root = (struct rootfs){ .kind = ROOTFS_LAYERS,
+	s->root = (struct rootfs){ .kind = u->record.host ? ROOTFS_HOST : ROOTFS_LAYERS,
 				   .name = u->name,
 				   .dir = u->dir,
 				   .lowers = u->lowers,
@@ -226,7 +226,8 @@ int image_root(struct prepared *p, struct err *e)
 	s->root_check = &u->check;
 	s->volumes = u->record.volumes.v;
 	s->stop_signal = u->record.stop_signal;
-	names(p);
+	if (!u->record.host)
+		names(p);
 	return 0;
 }
 

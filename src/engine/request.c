@@ -53,6 +53,7 @@ static int prepare_profile(const struct request *r, struct box_spec *s, struct e
 	s->interactive = r->interactive;
 	s->setup = r->setup;
 	s->draft = r->draft;
+	s->deps_writable = r->deps_writable;
 	s->no_proc = r->proc && strcmp(r->proc, "none") == 0;
 	s->network = r->network && strcmp(r->network, "host") == 0 ? BOX_NET_HOST : BOX_NET_NONE;
 	s->apparmor = r->apparmor;
@@ -165,7 +166,7 @@ static int prepare_lists(const struct request *r, struct prepared *p, struct err
 	return 0;
 }
 
-static int prepare_mounts(const struct request *r, struct prepared *p, struct err *e)
+static int parse_mounts(const struct request *r, struct prepared *p, struct err *e)
 {
 	struct box_spec *s = &p->spec;
 	const bool tmp = r->tmp != BOX_LIMIT_NONE;
@@ -193,6 +194,15 @@ static int prepare_mounts(const struct request *r, struct prepared *p, struct er
 							       .yields = true };
 	if (r->git && !r->workspace)
 		return err_set(e, ERR_USAGE, "--git needs --workspace");
+	return 0;
+}
+
+static int prepare_mounts(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+
+	if (parse_mounts(r, p, e) < 0)
+		return -1;
 	if (r->git && git_share(&p->mounts, r->workspace, s, e) < 0)
 		return err_at(e, STAGE_WORKSPACE);
 	if (s->n_mounts > 0 && mount_check_all(&p->mounts, s, e) < 0)
@@ -235,6 +245,23 @@ static int prepare_root(const struct request *r, struct prepared *p, struct err 
 					   .dir = p->rootfs.src };
 		s->root_check = &p->rootfs;
 	}
+	return 0;
+}
+
+/* With what was installed beside it, where the image says so. */
+static int prepare_host(struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+	const struct rootfs deps = s->root;
+
+	if (image_host(&p->host, s->uid, s->gid, s->network == BOX_NET_HOST, &s->root, e) < 0)
+		return -1;
+	if (!deps.lowers)
+		return 0;
+	s->root.name = deps.name;
+	s->root.dir = deps.dir;
+	s->root.lowers = deps.lowers;
+	s->root.layers = deps.layers;
 	return 0;
 }
 
@@ -303,14 +330,18 @@ static bool installs(const char *text)
 	return false;
 }
 
-static void hint_packages(struct prepared *p)
+bool request_installs(char *const *v)
 {
-	char *const *v = p->spec.argv;
 	bool any = installs(v[0]);
 
 	for (size_t i = 1; v[i] && i < 8 && !any; i++)
 		any = strcmp(v[i - 1], "-c") == 0 && installs(v[i]);
-	if (any)
+	return any;
+}
+
+static void hint_packages(struct prepared *p)
+{
+	if (request_installs(p->spec.argv))
 		snprintf(
 			p->notes[p->n_notes++], sizeof(p->notes[0]),
 			"package managers work in `cloche setup`, once, and what they install is in the image that it makes: "
@@ -330,7 +361,15 @@ void request_hints(struct prepared *p)
 			p->n_notes++;
 }
 
-static int prepare(const struct request *r, struct prepared *p, struct err *e)
+/* The caller's words stand in it: one line, whatever they hold. */
+static int fail(struct err *e, const struct err *why)
+{
+	*e = *why;
+	str_printable(e->msg, sizeof(e->msg), why->msg);
+	return -1;
+}
+
+static void clear(const struct request *r, struct prepared *p)
 {
 	struct box_spec *s = &p->spec;
 
@@ -339,14 +378,40 @@ static int prepare(const struct request *r, struct prepared *p, struct err *e)
 	p->user[0] = '\0';
 	s->argv = r->argv;
 	s->hostname = "cloche";
+}
+
+int request_check(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+	struct err why;
+
+	clear(r, p);
+	if (mount_check_init(&p->mounts, &why) < 0 || prepare_profile(r, s, &why) < 0 ||
+	    prepare_limits(r, s, &why) < 0 || prepare_caps(r, s, &why) < 0 ||
+	    prepare_lists(r, p, &why) < 0) {
+		err_at(&why, STAGE_SPEC);
+		return fail(e, &why);
+	}
+	if (parse_mounts(r, p, &why) < 0 || mount_check_sources(&p->mounts, s, &why) < 0) {
+		err_at(&why, STAGE_MOUNT);
+		return fail(e, &why);
+	}
+	mount_check_free(&p->mounts);
+	return 0;
+}
+
+static int prepare(const struct request *r, struct prepared *p, struct err *e)
+{
+	struct box_spec *s = &p->spec;
+
+	clear(r, p);
 	if (mount_check_init(&p->mounts, e) < 0 || prepare_profile(r, s, e) < 0 ||
 	    prepare_limits(r, s, e) < 0 || prepare_caps(r, s, e) < 0 || prepare_root(r, p, e) < 0 ||
 	    prepare_lists(r, p, e) < 0)
 		return err_at(e, STAGE_SPEC);
 	if (ids_prepare(r, p, e) < 0 || range_prepare(r, s, e) < 0)
 		return err_at(e, STAGE_SPEC);
-	if (s->root.kind == ROOTFS_HOST &&
-	    image_host(&p->host, s->uid, s->gid, s->network == BOX_NET_HOST, &s->root, e) < 0)
+	if (s->root.kind == ROOTFS_HOST && prepare_host(p, e) < 0)
 		return -1;
 	prepare_store(p);
 	if (prepare_cwd(r, p, e) < 0 || env_prepare(r, p, e) < 0)
@@ -361,10 +426,5 @@ int request_prepare(const struct request *r, struct prepared *p, struct err *e)
 {
 	struct err why;
 
-	if (prepare(r, p, &why) == 0)
-		return 0;
-	*e = why;
-	str_printable(e->msg, sizeof(e->msg),
-		      why.msg); /* the caller's words stand in it: one line, whatever they hold */
-	return -1;
+	return prepare(r, p, &why) < 0 ? fail(e, &why) : 0;
 }

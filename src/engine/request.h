@@ -32,7 +32,8 @@ struct request {
 	bool setup;	  /* a set-up box (engine/setup.h): what it writes goes into `draft` */
 	int draft;
 	bool read_only, tty, interactive, git, uid_range;
-	char *const *argv; /* may be empty where an image has a command of its own */
+	bool deps_writable; /* what setup has installed on the host image may be written over */
+	char *const *argv;  /* may be empty where an image has a command of its own */
 };
 
 enum { ENV_FILE_MAX = 1 << 20 };
@@ -69,8 +70,13 @@ int request_add(struct request_list *l, const char *value, const char *option, s
 /* 0, or -1 with kind ERR_USAGE (words that contradict or can't be read), ERR_REFUSED or
  * ERR_MISSING, and the stage. */
 int request_prepare(const struct request *r, struct prepared *ret, struct err *e);
+/* The same of all that needs no image: what is wrong in the words is told before one is fetched. */
+int request_check(const struct request *r, struct prepared *ret, struct err *e);
 /* The working directory of one command of a box that is prepared already. */
 int request_cwd(struct prepared *p, const char *cwd, struct err *e);
 /* After a run that failed: notes on words of the command that name files which exist here and which
  * the box did not see, and on package managers, which need another kind of box. */
 void request_hints(struct prepared *p);
+/* Whether a command installs packages by the system's manager: by its first word, or what a shell
+ * is given to run. */
+bool request_installs(char *const *argv);

@@ -88,7 +88,8 @@ int setup_open(const struct request *r, const struct img_record *base, const cha
 
 	*s = (struct setup)SETUP_NONE;
 	s->base = base;
-	if ((name && parse_name(name, &s->name, e) < 0) || images_open(false, &s->store, e) < 0)
+	if ((name && parse_name(name, &s->name, e) < 0) ||
+	    images_open(base->host, &s->store, e) < 0)
 		return -1;
 	if (s->base->n_layers >= IMG_STACK_MAX)
 		return err_set(e, ERR_REFUSED,
@@ -189,7 +190,7 @@ int setup_settle(struct setup *s, const struct box_spec *spec, struct err *e)
 {
 	struct img_unpacked done;
 
-	for (size_t i = 0; i < spec->root.n_entries; i++)
+	for (size_t i = 0; i < spec->root.n_entries && !s->base->host; i++)
 		if (spec->root.entries[i].kind == ROOTFS_ENTRY_FILE &&
 		    drop_laid(s->draft.tree, &spec->root.entries[i], e) < 0)
 			return -1;

@@ -12,6 +12,9 @@
  * gives today is not part of it: after `cloche rm local/NAME` the next setup runs the command
  * again.
  *
+ * The host image has no layers, and its /usr is this machine's own. There the layer is what pip and
+ * npm put into /opt/deps, and its images have it there over whatever /usr the machine has.
+ *
  * What may go wrong: the command is foreign code as the root of a namespace of one id. It writes
  * into a directory of the store that nobody else may enter, so what it makes set-id there is of no
  * use to anybody until settling takes those bits away; a setup that is killed leaves a draft, which
@@ -59,4 +62,10 @@ int setup_settle(struct setup *s, const struct box_spec *spec, struct err *e);
 int setup_settle_empty(struct setup *s, struct err *e);
 int setup_publish(struct setup *s, struct err *e);
 void setup_close(struct setup *s);
+/* The base of what is installed on the host image, beside this machine's own programs: an image
+ * without layers, whose id stands for the packages that this machine has. */
+int setup_host(struct img_record *ret, struct err *e);
+/* The request of a box that does so: at BOX_DEPS, by pip and npm. Nothing there is the system's, so
+ * its own packages can't be installed: ERR_USAGE for a command that would. */
+int setup_host_request(struct request *r, struct err *e);
 #define _cleanup_setup_ __attribute__((cleanup(setup_close)))

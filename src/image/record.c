@@ -91,6 +91,8 @@ int img_record_write(const struct img_record *r, struct buf *out, struct err *e)
 		img_line_u64(out, "created", (uint64_t)r->created);
 	if (r->stop_signal > 0)
 		img_line_u64(out, "stop_signal", (uint64_t)r->stop_signal);
+	if (r->host)
+		img_line(out, "root", "host");
 	for (size_t i = 0; i < r->n_layers && i < IMG_STACK_MAX; i++)
 		buf_fmt(out, "layer %s %s %llu\n", r->layers[i].name, r->layers[i].id,
 			(unsigned long long)r->layers[i].bytes);
@@ -145,6 +147,11 @@ static int read_other(struct img_record *r, const char *key, char *value, struct
 	}
 	if (!strcmp(key, "layer"))
 		return read_layer(r, value, e);
+	if (!strcmp(key, "root")) { /* nothing else than what is known may be run by mistake */
+		if (!value || strcmp(value, "host") != 0)
+			return err_set(e, ERR_REFUSED, "root: there is none but host");
+		r->host = true;
+	}
 	if (!strcmp(key, "created")) {
 		if (img_line_number(key, value, INT64_MAX, &n, e) < 0)
 			return -1;

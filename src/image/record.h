@@ -5,6 +5,7 @@
  *	id sha256:HEX			the digest of its config document
  *	os linux
  *	arch amd64
+ *	root host			only where the layers are what is added to the host image
  *	layer NAME sha256:HEX BYTES	one each, lowest first
  *	cmd				the list is there
  *	cmd python3			and an element of it
@@ -13,6 +14,7 @@
  * Unknown keys of the same format are passed over. Everything that is read is checked. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,6 +54,7 @@ struct img_record {
 	char workdir[4096]; /* absolute and normalised, or "" */
 	char user[IMG_USER_MAX + 1];
 	int stop_signal; /* 0: not given */
+	bool host;	 /* its layers are no root, but what setup has added to the host image */
 };
 
 /* Frees the lists and clears all; harmless on a zeroed one. */

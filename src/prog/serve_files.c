@@ -5,7 +5,7 @@
 #include "prog/serve_verbs.h"
 #include "session/worker.h"
 
-/* files DIR own|shared [TO] | files --remove NAME */
+/* files DIR own|shared MAX|none [TO] | files --remove NAME */
 int serve_files(int argc, char **argv)
 {
 	static char image[PROGRAM_PATH_MAX];
@@ -14,11 +14,12 @@ int serve_files(int argc, char **argv)
 
 	if (argc == 3 && strcmp(argv[1], "--remove") == 0)
 		return worker_remove(argv[2]);
-	if (argc < 3)
+	if (argc < 4)
 		return 2;
 	o.dir = argv[1];
 	o.own = strcmp(argv[2], "own") == 0;
-	o.to = argv[3];
+	o.max = strcmp(argv[3], "none") ? argv[3] : NULL;
+	o.to = argv[4];
 	if (program_path(PROGRAM_IMAGE, image, &ignored) < 0)
 		*image = '\0';
 	return worker_run(&o);

@@ -33,7 +33,7 @@ int ses_changes_begin(int dirfd, struct ses_changes **ret, struct err *e)
 		free(c);
 		return -1;
 	}
-	tree_settle(&c->before);
+	tree_settle(dirfd, &c->before);
 	*ret = c;
 	return 0;
 }

@@ -31,17 +31,12 @@ struct tree_dir {
 	uint32_t path_len; /* of its path, without a slash at the end */
 };
 
-/* Which time of a file tells whether a change in this very moment could leave all of its times, and
- * its inode, as they were. */
-enum tree_racy { RACY_CTIME, RACY_BIRTH, RACY_NEVER };
-
 struct tree {
 	struct tree_entry *v;
 	struct tree_dir *dirs;
 	char *names;
 	size_t n, cap, n_dirs, cap_dirs, n_names, cap_names;
-	enum tree_racy racy;
-	uint64_t newest; /* such a time, of all files */
+	uint64_t newest; /* ctime of all files */
 };
 
 int tree_walk(int dirfd, struct tree *ret, struct err *e);
@@ -53,5 +48,5 @@ static inline const char *tree_name(const struct tree *t, const struct tree_entr
 /* Length of the entry's path, and the path itself, without a NUL. */
 size_t tree_path_len(const struct tree *t, const struct tree_entry *v);
 void tree_path(const struct tree *t, const struct tree_entry *v, char *ret);
-/* Waits until no change can be mistaken for what was just seen. */
-void tree_settle(const struct tree *t);
+/* Waits until a file that is written to now gets another ctime than those that were just seen. */
+void tree_settle(int dirfd, const struct tree *t);

@@ -146,12 +146,6 @@ static int add_dir(struct tree *t, uint32_t parent, uint32_t entry, size_t name_
 	return 0;
 }
 
-static void note_time(struct tree *t, uint64_t stamp)
-{
-	if (t->racy != RACY_NEVER && stamp > t->newest)
-		t->newest = stamp;
-}
-
 static int add(struct tree *t, uint32_t dir, int fd, const struct ses_name *name, struct err *e)
 {
 	struct tree_entry v = { .dir = dir };
@@ -171,8 +165,8 @@ static int add(struct tree *t, uint32_t dir, int fd, const struct ses_name *name
 		v.dev = (uint32_t)t->n_dirs;
 		if (add_dir(t, dir, (uint32_t)t->n, strlen(name->name), e) < 0)
 			return -1;
-	} else {
-		note_time(t, t->racy == RACY_BIRTH ? v.birth : v.ctime);
+	} else if (v.ctime > t->newest) {
+		t->newest = v.ctime;
 	}
 	t->v[t->n++] = v;
 	return 0;
@@ -251,35 +245,9 @@ static int walk(int root, struct tree *t, struct err *e)
 	return 0;
 }
 
-/* Files are stamped with a clock that ticks a few hundred times a second: what is written twice in
- * a tick has the same ctime after both. Since Linux 6.13 these file systems give a file that was
- * looked at a finer time at its next change (Documentation/filesystems/multigrain-ts.rst). What is
- * left is a file that is replaced by another one, which gets the inode and the time of birth of
- * the first; on two of them inodes are not used again so soon. */
-static enum tree_racy racy(int dirfd)
-{
-	unsigned major = 0, minor = 0;
-	struct utsname u;
-	struct statfs fs;
-
-	if (uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2 || major < 6 ||
-	    (major == 6 && minor < 13) || fstatfs(dirfd, &fs) < 0)
-		return RACY_CTIME;
-	switch ((uint64_t)fs.f_type) {
-	case TMPFS_MAGIC:
-	case BTRFS_SUPER_MAGIC:
-		return RACY_NEVER;
-	case EXT4_SUPER_MAGIC:
-	case XFS_SUPER_MAGIC:
-		return RACY_BIRTH;
-	default:
-		return RACY_CTIME;
-	}
-}
-
 int tree_walk(int dirfd, struct tree *ret, struct err *e)
 {
-	struct tree t = { .racy = racy(dirfd) };
+	struct tree t = { 0 };
 
 	if (walk(dirfd, &t, e) < 0) {
 		tree_free(&t);
@@ -297,13 +265,37 @@ void tree_free(struct tree *t)
 	*t = (struct tree){ 0 };
 }
 
-void tree_settle(const struct tree *t)
+/* Files are stamped with a clock that ticks a few hundred times a second: what is written twice in
+ * a tick has the same ctime after both. Since Linux 6.13 these file systems give a file that was
+ * looked at a finer time at its next change, its removal too, and no file an earlier one after that
+ * (Documentation/filesystems/multigrain-ts.rst). */
+static bool stamps_finely(int dirfd)
+{
+	unsigned major = 0, minor = 0;
+	struct utsname u;
+	struct statfs fs;
+
+	if (uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2 || major < 6 ||
+	    (major == 6 && minor < 13) || fstatfs(dirfd, &fs) < 0)
+		return false;
+	switch ((uint64_t)fs.f_type) {
+	case EXT4_SUPER_MAGIC:
+	case XFS_SUPER_MAGIC:
+	case BTRFS_SUPER_MAGIC:
+	case TMPFS_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+void tree_settle(int dirfd, const struct tree *t)
 {
 	const struct timespec pause = { .tv_nsec = 500000 };
 	struct timespec tick, now;
 	uint64_t n;
 
-	if (t->newest == 0 || clock_getres(CLOCK_REALTIME_COARSE, &tick) < 0)
+	if (stamps_finely(dirfd) || clock_getres(CLOCK_REALTIME_COARSE, &tick) < 0)
 		return;
 	for (int i = 0; i < 40; i++) {
 		if (clock_gettime(CLOCK_REALTIME_COARSE, &now) < 0)

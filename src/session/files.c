@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -129,7 +130,7 @@ void files_end(struct sandbox *sb)
 {
 	for (struct files *f = sb->files, *next; f; f = next) {
 		next = f->next;
-		if (f->fd >= 0 || sb->s->ending)
+		if (f->fd < 0 && sb->s->ending) /* what it removes goes with the session */
 			child_kill(f->pidfd);
 		hang_up(f);
 		fail_all(f, SES_CLOSED, "the sandbox was closed");
@@ -152,8 +153,7 @@ static void files_write(struct files *f)
 		unstall(f);
 	}
 	if (!f->held)
-		loop_want(&f->s->loop, &f->src,
-			  EPOLLIN | (out_waiting(&f->to) > 0 ? EPOLLOUT : 0));
+		loop_want(&f->s->loop, &f->src, EPOLLIN | (out_waiting(&f->to) > 0 ? EPOLLOUT : 0));
 }
 
 static void on_socket(void *ctx, unsigned events)
@@ -217,7 +217,9 @@ static bool answered(struct files *f, struct frame *frame)
 
 	if (!done && !is_event(frame->head, "data") && !is_event(frame->head, "files"))
 		return false;
-	if (op && frame->with_bytes)
+	if (op && op->by && json_object_get(frame->head, "error"))
+		reply_refuse(f->s, id, SES_CANCELLED, "cancelled");
+	else if (op && frame->with_bytes)
 		out_frame_bytes(&f->s->out, json_incref(frame->head), frame->bytes, frame->n);
 	else if (op)
 		out_frame(&f->s->out, json_incref(frame->head));
@@ -328,15 +330,22 @@ static int files_start(struct files *f, char *const *argv, struct err *e)
 static struct files *worker(struct sandbox *sb, bool once, const char *to, struct err *e)
 {
 	bool own = *sb->own != '\0';
-	const char *const argv[] = { "cloche-serve", "files",
+	char max[24] = "none";
+	const char *const argv[] = { "cloche-serve",
+				     "files",
 				     own ? sb->workspace : sb->options.workspace,
-				     own ? "own" : "shared", to, NULL };
+				     own ? "own" : "shared",
+				     max,
+				     to,
+				     NULL };
 	struct files *f = once ? NULL : sb->files;
 
 	while (f && (f->once || f->fd < 0))
 		f = f->next;
 	if (f)
 		return f;
+	if (sb->options.workspace_max != UINT64_MAX)
+		snprintf(max, sizeof(max), "%llu", (unsigned long long)sb->options.workspace_max);
 	f = files_new(sb, once);
 	if (!f) {
 		err_sys(e, "work with files");
@@ -377,12 +386,13 @@ static void cancel(struct session *s, void *owner, uint64_t by)
 	struct file_op *op = owner;
 
 	if (!op->files->once) {
-		reply_refuse(s, by, SES_UNSUPPORTED, "what works with files is soon done, and is not cancelled");
+		reply_refuse(s, by, SES_UNSUPPORTED,
+			     "what works with files is soon done, and is not cancelled");
 	} else if (op->by) {
 		reply_done(s, by, NULL);
 	} else {
 		op->by = by;
-		child_kill(op->files->pidfd);
+		fd_close(&op->files->life);
 	}
 }
 
@@ -442,7 +452,7 @@ void files_fork_drop(struct sandbox *to)
 {
 	if (!to->forking)
 		return;
-	child_kill(to->forking->pidfd);
+	fd_close(&to->forking->life);
 	to->forking->fork = NULL;
 	to->forking = NULL;
 }

@@ -79,7 +79,7 @@ static int take_head(struct frame_reader *r, const char *line, size_t n, struct 
 
 	if (too_deep(line, n))
 		return broken(r, e, "is nested more than 16 deep", "");
-	head = json_loadb(line, n, JSON_REJECT_DUPLICATES, &why);
+	head = json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
 	if (!head)
 		return broken(r, e, "is no line of JSON", why.text);
 	bytes = json_object_get(head, "bytes");

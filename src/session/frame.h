@@ -17,7 +17,8 @@
 #define FRAME_MAX (FRAME_LINE_MAX + FRAME_BYTES_MAX)
 
 struct frame {
-	json_t *head;	   /* an object, without "bytes" when that was there; the receiver's */
+	json_t *head; /* an object, without "bytes" when that was there; the receiver's. Its strings
+			 may hold NULs, which request_read refuses */
 	const char *bytes; /* until the next call of the reader */
 	size_t n;
 	bool with_bytes; /* there was "bytes", be it 0 */

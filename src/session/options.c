@@ -390,11 +390,12 @@ bool ses_options_blame(const struct err *why, const char *rule, struct ses_error
 	char out[sizeof(ret->message)];
 	size_t n = 0, at = 0;
 
-	if (why->kind != ERR_USAGE && why->kind != ERR_REFUSED)
+	if (why->kind != ERR_USAGE && why->kind != ERR_REFUSED && !rule)
 		return false;
 	while (*s && at < sizeof(out) - 1) {
-		/* A word begins the text, or stands behind a blank. */
-		const char *option = s == why->msg || s[-1] == ' ' ? option_of(s, &n) : NULL;
+		/* A word begins the text, or stands behind a blank or bracket. */
+		const char *option =
+			s == why->msg || s[-1] == ' ' || s[-1] == '(' ? option_of(s, &n) : NULL;
 
 		if (option) {
 			if (!first)
@@ -409,7 +410,7 @@ bool ses_options_blame(const struct err *why, const char *rule, struct ses_error
 	out[at] = '\0';
 	if (!first && (why->stage == STAGE_MOUNT || why->stage == STAGE_WORKSPACE))
 		first = why->stage == STAGE_MOUNT ? "mounts" : "workspace";
-	if (!first)
+	if (!first && why->kind != ERR_USAGE && !rule)
 		return false;
 	ses_error_set(ret,
 		      why->kind == ERR_REFUSED &&
@@ -417,8 +418,8 @@ bool ses_options_blame(const struct err *why, const char *rule, struct ses_error
 			      ? SES_MOUNT_REFUSED
 			      : SES_OPTION,
 		      "%s", out);
-	snprintf(ret->option, sizeof(ret->option), "%s", first);
-	if (ses_option_find(first))
+	snprintf(ret->option, sizeof(ret->option), "%s", first ? first : "");
+	if (first && ses_option_find(first))
 		ses_option_expects(ses_option_find(first), ret->allowed);
 	if (rule)
 		snprintf(ret->rule, sizeof(ret->rule), "%s", rule);

@@ -14,12 +14,14 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "engine/env.h"
 #include "session/options_impl.h"
 
 #define STRING_MAX 4095
 #define COMMAND_MAX 32768
 #define LABEL_MAX 64
 #define LIST_MAX 512
+#define ENV_VALUE_MAX 131000 /* with its name below the kernel's limit for one string */
 
 /* ---- words ---- */
 
@@ -311,6 +313,8 @@ static int check_env(const struct ses_option *row, const json_t *v, struct ses_e
 	const char *name;
 	const json_t *one;
 
+	struct err why;
+
 	if (!json_is_object(v))
 		return wrong(row, "", v, e);
 	if (json_object_size(v) > LIST_MAX)
@@ -319,17 +323,16 @@ static int check_env(const struct ses_option *row, const json_t *v, struct ses_e
 	{
 		const char *s = json_string_value(one);
 
-		if (!*name || strchr(name, '='))
-			return refuse(row, e,
-				      "\"%.200s\" is no name of a variable: empty, or with '='",
-				      name);
-		for (const char *c = name; *c; c++)
-			if ((unsigned char)*c < 0x20 || *c == 0x7f)
-				return refuse(row, e,
-					      "\"%.200s\" has a control character in its name",
-					      name);
+		if (env_check(name, "a variable", &why) < 0 || strchr(name, '='))
+			return refuse(
+				row, e,
+				"\"%.200s\" is no name of a variable: letters, digits and _, and no digit first",
+				name);
 		if (!s || strlen(s) != json_string_length(one))
 			return wrong(row, name, one, e);
+		if (json_string_length(one) >= ENV_VALUE_MAX)
+			return refuse(row, e, "%.200s is longer than %d bytes", name,
+				      ENV_VALUE_MAX);
 	}
 	return 0;
 }

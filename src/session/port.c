@@ -30,7 +30,7 @@ struct conn {
 	uint64_t tag;
 	int fd[2]; /* the one that came, and the box's, -1 before it is there */
 	struct source src[2];
-	bool gone[2]; /* hung up: no longer waited for, only read to its end */
+	bool gone[2];	     /* hung up: no longer waited for, only read to its end */
 	struct half half[2]; /* from fd[0], from fd[1] */
 };
 

@@ -24,7 +24,7 @@
 #define CALL_FIELDS                                                                                \
 	SANDBOX, TIMEOUT, MAY("env", FIELD_ENV), MAY("cwd", FIELD_STR, 0, REQUEST_PATH_MAX),       \
 		MAY("stdin", FIELD_BOOL), MAY("pty", FIELD_SIZE), MAY("stream", FIELD_BOOL),       \
-		MAY("window", FIELD_INT, 65536, 1 << 30), MAY("track_files", FIELD_BOOL)
+		MAY("track_files", FIELD_BOOL)
 
 const struct ses_op ses_ops[OP_ID_N] = {
 	[OP_HELLO] = { "hello",
@@ -65,7 +65,8 @@ const struct ses_op ses_ops[OP_ID_N] = {
 						  MAY("format", FIELD_STR, 0, 16) } },
 	[OP_RESTORE] = { "restore", .fields = { SANDBOX, NEED("file", FIELD_ABSOLUTE) } },
 	[OP_FORK] = { "fork", .fields = { SANDBOX } },
-	[OP_SETUP] = { "setup", .fields = { SANDBOX, NEED("command", FIELD_STR, 0, 60000), TIMEOUT } },
+	[OP_SETUP] = { "setup",
+		       .fields = { SANDBOX, NEED("command", FIELD_STR, 0, 60000), TIMEOUT } },
 	[OP_INFO] = { "info", .fields = { MAY("sandbox", FIELD_INT, 1, INT32_MAX) } },
 	[OP_CLOSE] = { "close", .fields = { SANDBOX } },
 	[OP_MORE] = { "more", PAYLOAD_ONE, true },
@@ -299,6 +300,20 @@ static int check_payload(const struct ses_op *op, const struct request *r, struc
 	return 0;
 }
 
+/* No deeper than a frame may be. */
+static bool has_nul(json_t *v)
+{
+	const char *key;
+	json_t *x;
+	size_t i;
+
+	if (json_is_string(v))
+		return strlen(json_string_value(v)) != json_string_length(v);
+	json_array_foreach(v, i, x) if (has_nul(x)) return true;
+	json_object_foreach(v, key, x) if (has_nul(x)) return true;
+	return false;
+}
+
 int request_read(const struct frame *f, struct request *ret, uint64_t *ret_id, struct ses_error *e)
 {
 	const json_t *id = json_object_get(f->head, "id"), *op = json_object_get(f->head, "op");
@@ -313,6 +328,8 @@ int request_read(const struct frame *f, struct request *ret, uint64_t *ret_id, s
 		return ses_error_set(e, SES_PROTOCOL,
 				     "a request needs an \"id\", an integer of 1 to 2^53-1");
 	r.id = *ret_id = (uint64_t)json_integer_value(id);
+	if (has_nul(f->head))
+		return ses_error_set(e, SES_PROTOCOL, "a string has a NUL in it");
 	if (!json_is_string(op))
 		return ses_error_set(e, SES_PROTOCOL, "a request needs an \"op\", a string");
 	if (find_op(json_string_value(op), &r.op, e) < 0 ||

@@ -211,9 +211,10 @@ void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hel
 	}
 	said = hello->kind == SPAWN_FAILED ? sound_outcome(said) : NULL;
 	if (!said)
-		said = sandbox_no_start("spec", hello->kind == SPAWN_FAILED
-							? hello->err.msg
-							: "the sandbox's spawner said nothing that can be read");
+		said = sandbox_no_start(
+			"spec", hello->kind == SPAWN_FAILED
+					? hello->err.msg
+					: "the sandbox's spawner said nothing that can be read");
 	take_failed(sb, said);
 }
 
@@ -314,24 +315,16 @@ static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given
 	return sb;
 }
 
-/* A named one that is missing is made, with what is missing above it; who may be given it is then
- * the spawner's to say. */
-static int find_workspace(struct sandbox *sb, struct err *e)
+static int workspace_ready(struct sandbox *sb, struct ses_error *e)
 {
-	char path[SES_PATH_TEXT];
+	const char *named = sb->options.workspace;
+	struct err why;
 
-	if (strlen(sb->options.workspace) >= sizeof(path))
-		return err_set(e, ERR_TOO_LARGE, "workspace: the path is too long");
-	memcpy(path, sb->options.workspace, strlen(sb->options.workspace) + 1);
-	for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
-		*at = '\0';
-		mkdir(path, 0777); /* what is wrong is told by the last one */
-		*at = '/';
+	if (named) {
+		sb->made = access(named, F_OK) < 0;
+		return ses_workspace_make(named, e);
 	}
-	sb->made = mkdir(path, 0777) == 0;
-	if (sb->made || errno == EEXIST)
-		return 0;
-	return err_sys(e, "workspace %.200s", path);
+	return make_workspace(sb, &why) < 0 ? ses_error_err(e, &why) : 0;
 }
 
 /* Its workspace is there. */
@@ -348,12 +341,12 @@ static void begin(struct sandbox *sb)
 void sandbox_open(struct session *s, const struct request *r)
 {
 	struct sandbox *sb = sandbox_new(s, r->id, request_json(r, "options"));
-	struct err e;
+	struct ses_error e;
 
 	if (!sb)
 		return;
-	if ((sb->options.workspace ? find_workspace : make_workspace)(sb, &e) < 0)
-		refused_err(sb, &e);
+	if (workspace_ready(sb, &e) < 0)
+		sandbox_refused(sb, &e);
 	else
 		begin(sb);
 }

@@ -21,7 +21,7 @@ struct sandbox {
 	uint64_t closing; /* the id of its `close`; 0: none, as at the end of the session */
 
 	char workspace[SES_PATH_TEXT], own[64]; /* own: its name below the session's directory */
-	bool made; /* the workspace that was named was missing, and was made */
+	bool made;		  /* the workspace that was named was missing, and was made */
 	struct spawner *spawners; /* all that live */
 	struct spawner *current;  /* the one that takes calls, or NULL */
 	struct spawner *coming;	  /* the one that has said nothing yet, or NULL */
@@ -32,11 +32,11 @@ struct sandbox {
 	json_t *outcome; /* of every call, when no box can be had */
 	struct call *calls;
 	unsigned n_calls;
-	struct files *files; /* processes that work with its files */
-	bool ending;	     /* it is being told to go */
-	bool swept;	     /* its directory is gone, or somebody is on it */
+	struct files *files;   /* processes that work with its files */
+	bool ending;	       /* it is being told to go */
+	bool swept;	       /* its directory is gone, or somebody is on it */
 	struct files *forking; /* the process that fills its workspace */
-	json_t *given;	     /* `options` of its open, for those that are forked off it */
+	json_t *given;	       /* `options` of its open, for those that are forked off it */
 };
 
 void sandbox_open(struct session *s, const struct request *r);

@@ -25,8 +25,9 @@
 #define FILES_OF_OURS 64
 #define END_GRACE_US 10000000 /* how long the end waits for what it has ended */
 
-static const char *const features[] = { "run", "run_code", "background", "pty", "ack",
-					"files", "changes", "fork", "setup", "port" };
+static const char *const features[] = { "run",	"run_code", "background", "pty",
+					"ack",	"files",    "changes",	  "snapshot",
+					"fork", "setup",    "port" };
 
 /* ---- answers ---- */
 
@@ -178,6 +179,7 @@ static void op_hello(struct session *s, const struct request *r)
 static void op_info(struct session *s, const struct request *r)
 {
 	struct sandbox *sb;
+	int open = 0;
 
 	if (request_json(r, "sandbox")) {
 		sb = sandbox_of(s, r);
@@ -185,10 +187,12 @@ static void op_info(struct session *s, const struct request *r)
 			reply_done(s, r->id, sandbox_info(sb));
 		return;
 	}
+	for (sb = s->sandboxes; sb; sb = sb->next)
+		open += sb->state != SANDBOX_CLOSING;
 	reply_done(s, r->id,
 		   json_pack("{s:s,s:i,s:i,s:i,s:i}", "version", CLOCHE_VERSION, "boxes",
 			     (int)s->boxes, "queued", (int)s->queued, "calls", (int)s->calls,
-			     "sandboxes", (int)s->n_sandboxes));
+			     "sandboxes", open));
 }
 
 /* The id of any request that has no answer yet. */

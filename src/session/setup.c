@@ -13,9 +13,9 @@
 #include "session/child.h"
 #include "session/result.h"
 
-#define SAID_MAX (4u << 20)   /* two streams of 64 KiB, escaped, and the rest of an outcome */
-#define COMPLAINT_MAX 65536   /* of what it says on standard error, the end */
-#define TAIL_MAX 4096	      /* of the command's output, in the fault */
+#define SAID_MAX (4u << 20) /* two streams of 64 KiB, escaped, and the rest of an outcome */
+#define COMPLAINT_MAX 65536 /* of what it says on standard error, the end */
+#define TAIL_MAX 4096	    /* of the command's output, in the fault */
 
 extern char **environ;
 
@@ -68,7 +68,8 @@ static void answer(struct setup *u, json_t *fault)
 {
 	struct sandbox *sb = u->sb;
 	uint64_t id = u->pending.id, by = u->by;
-	json_t *layer = json_object_get(u->made, "layer"), *found = json_object_get(u->made, "found");
+	json_t *layer = json_object_get(u->made, "layer"),
+	       *found = json_object_get(u->made, "found");
 
 	if (id)
 		reply_done(sb->s, id,
@@ -330,7 +331,7 @@ static int run(struct setup *u, const struct ses_words *words, struct err *e)
 		err_set(e, ERR_SYS, "out of memory");
 	} else if (open_reader(u, &u->out, SAID_MAX, &out, on_out, e) == 0 &&
 		   open_reader(u, &u->err, COMPLAINT_MAX, &err, on_err, e) == 0) {
-		argv[0] = (char *)(uintptr_t)"cloche";
+		argv[0] = (char *)(uintptr_t) "cloche";
 		memcpy(argv + 1, words->v, words->n * sizeof(*argv));
 		how.argv = argv;
 		how.env = env;

@@ -102,7 +102,7 @@ struct spawn_fds {
 	int code; /* spawn_memfd of the code's bytes */
 };
 
-/* Loop to keeper. */
+/* Loop to keeper. Before STARTED, signals and sizes wait for it; connections are refused. */
 struct spawn_order {
 	enum spawn_kind kind;
 	int sig;		   /* SIGNAL: to the command's process group */

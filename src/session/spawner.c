@@ -111,9 +111,10 @@ static int start(struct spawner *p, char *const *argv, struct err *e)
 {
 	_cleanup_fd_ int theirs = -1, progress = -1;
 	struct loop *l = &p->sb->s->loop;
-	struct child_how how = {
-		.path = p->sb->s->cloche, .argv = argv, .env = environ, .n_fds = 5
-	};
+	struct child_how how = { .path = p->sb->s->cloche,
+				 .argv = argv,
+				 .env = environ,
+				 .n_fds = 5 };
 	int pair[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -155,7 +156,7 @@ struct spawner *spawner_start(struct sandbox *sb, char *const *words, size_t n, 
 	p->sock = p->pidfd = p->progress = -1;
 	p->next = sb->spawners;
 	sb->spawners = p;
-	argv[0] = (char *)(uintptr_t)"cloche";
+	argv[0] = (char *)(uintptr_t) "cloche";
 	memcpy(argv + 1, words, n * sizeof(*argv));
 	rc = start(p, argv, e);
 	free(argv);

@@ -17,9 +17,11 @@ static void drop(char ***v)
 
 static int bad_words(struct ses_error *e)
 {
-	ses_error_set(e, SES_OPTION,
-		      "argv: as bytes it is words that end by a NUL each, the first one not empty");
+	static const char allowed[] = "words that end by a NUL each, the first one not empty";
+
+	ses_error_set(e, SES_OPTION, "argv: as bytes: %s", allowed);
 	memcpy(e->option, "argv", sizeof("argv"));
+	memcpy(e->allowed, allowed, sizeof(allowed));
 	return -1;
 }
 

@@ -291,8 +291,8 @@ static int open_place(struct worker *w, const struct worker_options *o)
 		fd = path_open_nolinks(o->dir, O_DIRECTORY);
 	} else if (mount_check_init(&check, &e) < 0 ||
 		   mount_check_workspace(&check, o->dir, &m, &e) < 0) {
-		ses_error_set(&w->refused,
-			      e.kind == ERR_REFUSED ? SES_MOUNT_REFUSED : SES_SYSTEM, "%s", e.msg);
+		ses_error_set(&w->refused, e.kind == ERR_REFUSED ? SES_MOUNT_REFUSED : SES_SYSTEM,
+			      "%s", e.msg);
 		return -1;
 	} else {
 		fd = mount_open_checked(&m);
@@ -307,11 +307,14 @@ static int open_place(struct worker *w, const struct worker_options *o)
 	return 0;
 }
 
-/* Whatever it is doing: without the loop there is nobody to do it for. */
+/* Whatever it is doing, and whoever does it for it: without the loop there is nobody to do it for.
+ * (A death signal of the kernel's would not do: ses_become makes the kernel forget it.) */
 static void die_with_loop(void)
 {
-	signal(SIGIO, SIG_DFL);
-	if (fcntl(WORKER_LIFE, F_SETOWN, getpid()) < 0 ||
+	setpgid(0, 0);
+	signal(SIGTERM, SIG_DFL);
+	if (fcntl(WORKER_LIFE, F_SETOWN, -getpgrp()) < 0 ||
+	    fcntl(WORKER_LIFE, F_SETSIG, SIGTERM) < 0 ||
 	    fcntl(WORKER_LIFE, F_SETFL, O_ASYNC | O_NONBLOCK) < 0)
 		_exit(1);
 	/* It may have gone before that. */
@@ -338,6 +341,7 @@ int worker_run(const struct worker_options *o)
 	out_open(&w.out, WORKER_SOCKET);
 	w.image = o->image;
 	w.to = o->to;
+	w.max = o->max;
 	open_place(&w, o);
 	while (n > 0) {
 		_cleanup_frame_ struct frame f = { 0 };

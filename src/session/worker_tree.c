@@ -2,6 +2,7 @@
  * directory. Archives are cloche-image's business. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,24 +20,26 @@ extern char **environ;
 
 void worker_fork(struct worker *w, const struct request *r)
 {
-	_cleanup_fd_ int fd = w->to ? path_open_nolinks(w->to, O_DIRECTORY) : -1;
+	_cleanup_fd_ int path = w->to ? path_open_nolinks(w->to, O_DIRECTORY) : -1;
+	_cleanup_fd_ int fd =
+		path < 0 ? -1 : openat(path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct ses_workspace to;
 	struct err e;
 
 	if (fd < 0)
 		err_sys(&e, "the copy's directory");
-	if (fd < 0 || ses_workspace(fd, &to, &e) < 0 || (errno = ENOSYS, err_sys(&e, "fork")) < 0)
+	if (fd < 0 || ses_workspace(fd, &to, &e) < 0 || ses_copy(&w->place, &to, &e) < 0)
 		worker_fail(w, r->id, &e);
 	else
 		worker_done(w, r->id, NULL);
 }
 
-/* Runs `cloche-image VERB [WORD]` over the workspace and the archive; *ret is the object it prints.
- */
-static int run_image(struct worker *w, const char *verb, const char *word, int archive,
-		     json_t **ret, struct err *e)
+/* Runs cloche-image over the workspace and the archive; *ret is the object it prints. When the loop
+ * gives it up, it is told (die_with_loop) and waited for. */
+static int run_image(struct worker *w, const char *const words[3], int archive, json_t **ret,
+		     struct err *e)
 {
-	const char *const argv[] = { w->image, verb, word, NULL };
+	const char *const argv[] = { w->image, words[0], words[1], words[2], NULL };
 	_cleanup_fd_ int from = -1, to = -1, pidfd = -1;
 	struct child_how how = { .path = w->image,
 				 .argv = (char *const *)(uintptr_t)argv,
@@ -48,7 +51,9 @@ static int run_image(struct worker *w, const char *verb, const char *word, int a
 	int code;
 
 	if (!*w->image)
-		return err_set(e, ERR_MISSING, "the program cloche-image does this, and it is not beside cloche-serve");
+		return err_set(
+			e, ERR_MISSING,
+			"the program cloche-image does this, and it is not beside cloche-serve");
 	if (fd_pipe(&from, &to) < 0)
 		return err_sys(e, "a pipe");
 	memcpy(how.fds, (int[]){ -1, to, STDERR_FILENO, w->place.fd, archive }, sizeof(how.fds));
@@ -60,9 +65,34 @@ static int run_image(struct worker *w, const char *verb, const char *word, int a
 	*ret = n > 0 ? json_loadb(said, (size_t)n, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	if (!json_is_object(*ret)) {
 		json_decref(*ret);
-		return err_set(e, ERR_SYS, "%s ended with code %d and without a word", verb, code);
+		return err_set(e, ERR_SYS, "%s ended with code %d and without a word", words[0],
+			       code);
 	}
 	return 0;
+}
+
+/* What the program said, as an answer. True when it was no error. */
+static bool pass_on(struct worker *w, uint64_t id, json_t *said)
+{
+	const char *type = json_string_value(json_object_get(said, "type"));
+	const char *message = json_string_value(json_object_get(said, "message"));
+	struct ses_error e;
+	int i = 0;
+
+	if (!type) {
+		json_object_del(said, "event");
+		worker_done(w, id, said);
+		return true;
+	}
+	while (i < SES_ERROR_TYPE_N && strcmp(type, ses_error_name((enum ses_error_type)i)) != 0)
+		i++;
+	ses_error_set(&e, i < SES_ERROR_TYPE_N ? (enum ses_error_type)i : SES_SYSTEM, "%s",
+		      message ? message : "it failed");
+	if (e.type == SES_OPTION)
+		memcpy(e.option, "file", sizeof("file"));
+	json_decref(said);
+	worker_refuse(w, id, &e);
+	return false;
 }
 
 /* The archive until it is whole. */
@@ -85,15 +115,47 @@ static int draft_open(const char *file, struct draft *d, struct err *e)
 	return 0;
 }
 
-/* What the program said, as an answer. */
-static void pass_on(struct worker *w, uint64_t id, json_t *said)
+static bool ends_with(const char *text, const char *end)
 {
-	worker_done(w, id, said);
+	size_t n = strlen(text), k = strlen(end);
+
+	return n > k && strcmp(text + n - k, end) == 0;
 }
 
-void worker_snapshot(struct worker *w, const struct request *r)
+/* The compression by `format`, or by the file's name; NULL with *e. */
+static const char *compression(const char *format, const char *file, struct ses_error *e)
 {
-	const char *file = request_str(r, "file"), *format = request_str(r, "format");
+	static const char allowed[] = "tar.gz, tar.zst";
+
+	if (format ? !strcmp(format, "tar.gz")
+		   : ends_with(file, ".tar.gz") || ends_with(file, ".tgz"))
+		return "gzip";
+	if (format ? !strcmp(format, "tar.zst") : ends_with(file, ".tar.zst"))
+		return "zstd";
+	ses_error_set(
+		e, SES_OPTION, "%s: %s", format ? "format" : "file",
+		format ? allowed
+		       : "its name ends in .tar.gz, .tgz or .tar.zst, or \"format\" is given");
+	snprintf(e->option, sizeof(e->option), "%s", format ? "format" : "file");
+	snprintf(e->allowed, sizeof(e->allowed), "%s", allowed);
+	return NULL;
+}
+
+/* SIGTERM, which says that the loop has given it up, ends the worker behind the step, not within.
+ */
+static void hold_end(int how)
+{
+	sigset_t term;
+
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(how, &term, NULL);
+}
+
+static void snapshot(struct worker *w, const struct request *r, const char *format)
+{
+	const char *file = request_str(r, "file");
+	const char *const words[3] = { "snapshot", "--format", format };
 	struct draft d;
 	json_t *said;
 	struct err e;
@@ -102,41 +164,56 @@ void worker_snapshot(struct worker *w, const struct request *r)
 		worker_fail(w, r->id, &e);
 		return;
 	}
-	if (run_image(w, "snapshot", format ? format : file, d.fd, &said, &e) < 0) {
-		unlink(d.path);
+	if (run_image(w, words, d.fd, &said, &e) < 0) {
 		worker_fail(w, r->id, &e);
-	} else if (json_object_get(said, "error")) {
-		unlink(d.path);
-		pass_on(w, r->id, said);
-	} else if (rename(d.path, file) < 0) {
+	} else if (!json_object_get(said, "type") && rename(d.path, file) < 0) {
 		err_sys(&e, "%s", file);
-		unlink(d.path);
 		json_decref(said);
 		worker_fail(w, r->id, &e);
-	} else {
-		pass_on(w, r->id, said);
+	} else if (pass_on(w, r->id, said)) {
+		*d.path = '\0';
 	}
+	if (*d.path)
+		unlink(d.path);
 	fd_close(&d.fd);
+}
+
+void worker_snapshot(struct worker *w, const struct request *r)
+{
+	struct ses_error e;
+	const char *format = compression(request_str(r, "format"), request_str(r, "file"), &e);
+
+	if (!format) {
+		worker_refuse(w, r->id, &e);
+		return;
+	}
+	hold_end(SIG_BLOCK);
+	snapshot(w, r, format);
+	hold_end(SIG_UNBLOCK);
 }
 
 void worker_restore(struct worker *w, const struct request *r)
 {
 	const char *file = request_str(r, "file");
+	const char *const words[3] = { "restore", w->max ? "--max-bytes" : NULL, w->max };
 	/* What is no plain file is not waited for. */
 	_cleanup_fd_ int fd = open(file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct stat st;
 	json_t *said;
 	struct err e;
 
+	hold_end(SIG_BLOCK);
 	if (fd < 0 && errno == ENOENT)
 		err_set(&e, ERR_NOT_FOUND, "%.300s: there is no such file", file);
 	else if (fd < 0 || fstat(fd, &st) < 0)
 		err_sys(&e, "%.300s", file);
 	else if (!S_ISREG(st.st_mode))
 		err_set(&e, ERR_PATH, "%.300s: is no regular file", file);
-	else if (run_image(w, "restore", NULL, fd, &said, &e) == 0) {
+	else if (run_image(w, words, fd, &said, &e) == 0) {
 		pass_on(w, r->id, said);
+		hold_end(SIG_UNBLOCK);
 		return;
 	}
 	worker_fail(w, r->id, &e);
+	hold_end(SIG_UNBLOCK);
 }

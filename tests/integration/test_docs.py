@@ -26,7 +26,7 @@ NOT_RUN = {
     "cloche pull python:3.12-slim": "needs a network",
     "cloche pull --ca-file /etc/ssl/ours.pem registry.example.com/team/app:1.4": "needs a network",
     "cloche pull --mirror mirror.example.com debian:12": "needs a network",
-    "cloche setup --image debian:12 --name with-git -- sh -c 'apt-get update && apt-get install -y git'": "long/test_setup_packages.py does it",
+    "cloche setup --image debian:12 --name with-git -- apt-get install -y git": "long/test_setup_packages.py does it",
     "cloche run --image local/with-git -- git --version": "long/test_setup_packages.py does it",
     "cloche setup --image python:3.12-slim --name np -- pip install numpy": "long/test_setup_packages.py does the like",
     "cloche setup --image node:22-slim --name ts -- npm install -g typescript": "long/test_setup_packages.py does the like",
@@ -65,7 +65,7 @@ def bench(tmp_path_factory):
     (d / "bin" / "cloche").symlink_to(boxlib.CLOCHE)
     for name, text in (("script.py", "print('hello')\n"), ("job.py", "print('hello')\n"), ("main.py", "print('hello')\n"),
                        ("test.sh", "echo hello\n"), ("build.sh", "echo hello\n"), (".env", "A=1\n"), ("vars.env", "A=1\n"),
-                       ("data.csv", "a,b\n1,2\n"), ("input.txt", "text\n"), ("Makefile", "all:\n\techo made\ntest:\n\techo tested\n")):
+                       ("data.csv", "a,b\n1,2\n"), ("input.txt", "text\n"), ("cloche.yaml", "defaults:\n  memory_mb: 256\n"), ("Makefile", "all:\n\techo made\ntest:\n\techo tested\n")):
         (d / name).write_text(text if name[-3:] != ".sh" else "#!/bin/sh\n" + text)
         (d / name).chmod(0o755)
     for name in ("src", "data", "out", "project", "work", "rootfs", "input", "output"):

@@ -16,7 +16,8 @@ import sdk
 
 cloche = sdk.module()
 from cloche import client as client_module  # noqa: E402
-from cloche.aio import AsyncSandbox, Work, chunks  # noqa: E402
+from cloche.aio import AsyncSandbox  # noqa: E402
+from cloche.calls import Work, chunks  # noqa: E402
 from cloche.client import Client, now  # noqa: E402
 
 GUARD = 60
@@ -272,7 +273,8 @@ def test_any_bytes_at_all():
     """What comes is an error or a result, never another exception, a hang, or much memory; the same seed each time."""
     chance = random.Random(7)
     good = [json.dumps({"id": 1, **OPEN}).encode() + b"\n", b'{"id": 2, "event": "stdout", "bytes": 3}\nabc', b'{"id": 2, "event": "started"}\n',
-            b'{"id": 2, "event": "output", "stream": "stdout", "bytes": 2}\nhi', json.dumps({"id": 2, "event": "files", "files": [{"path": "a"}]}).encode() + b"\n",
+            b'{"id": 2, "event": "output", "stream": "stdout", "bytes": 2}\nhi',
+            json.dumps({"id": 2, "event": "files", "files": [{"path": "a"}]}).encode() + b"\n",
             json.dumps({"id": 2, "event": "done", "outcome": OUTCOME}).encode() + b"\n", b'{"call": 2, "event": "ended"}\n']
 
     def mutated(data):
@@ -413,8 +415,11 @@ def test_no_program(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(cloche.SystemFault, match="CLOCHE_BIN"):
         client_module.find_program()
-    (tmp_path / "cloche").write_text("")
+    (tmp_path / "cloche").write_text("#!/bin/sh\n")
     (tmp_path / "cloche").chmod(0o755)
+    with pytest.raises(cloche.SystemFault):
+        client_module.find_program()  # a script of that name is a package's own, which would look here again
+    (tmp_path / "cloche").write_bytes(b"\x7fELF")
     assert client_module.find_program() == str(tmp_path / "cloche")
     monkeypatch.setenv("CLOCHE_BIN", "/elsewhere")
     assert client_module.find_program() == "/elsewhere"

@@ -21,6 +21,7 @@ class Serve:
     def __init__(self, *args, env=None, hello=True, ack=False, program=None, reads=True):
         self.p = subprocess.Popen([str(program or boxlib.CLOCHE), "serve", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                   env=env or boxlib.base_env())
+        boxlib.STARTED.add(self.p.pid)
         self.ids = itertools.count(1)
         self.events = {}  # id -> [(head, payload)]
         self.loose = queue.Queue()  # frames without an id

@@ -155,6 +155,8 @@ static const struct {
 	{ "{\"env\": {\"\": \"x\"}}", "env" },
 	{ "{\"env\": {\"A=B\": \"x\"}}", "env" },
 	{ "{\"env\": {\"A\\nB\": \"x\"}}", "env" },
+	{ "{\"env\": {\"1A\": \"x\"}}", "env" },
+	{ "{\"env\": {\"A B\": \"x\"}}", "env" },
 	{ "{\"env\": {\"A\": \"x\\u0000y\"}}", "env" },
 	{ "{\"env\": {\"A\": 1}}", "env" },
 	{ "{\"env\": {\"A\": null}}", "env" },
@@ -219,10 +221,10 @@ END_TEST
 
 START_TEST(environment)
 {
-	takes("{\"env\": {\"A\": \"1\", \"B C\": \"x=y\\nz\", \"E\": \"\"}}");
+	takes("{\"env\": {\"A\": \"1\", \"B_C\": \"x=y\\nz\", \"E\": \"\"}}");
 	ck_assert_uint_eq(o.n_env, 3);
 	ck_assert_str_eq(o.env[0], "A=1");
-	ck_assert_str_eq(o.env[1], "B C=x=y\nz");
+	ck_assert_str_eq(o.env[1], "B_C=x=y\nz");
 	ck_assert_str_eq(o.env[2], "E=");
 	ck_assert_ptr_null(o.env[3]);
 	/* a secret is in no process's argv */
@@ -324,6 +326,36 @@ START_TEST(what_the_spawner_refuses)
 	ck_assert(!ses_options_blame(&why, NULL, &e));
 	why = (struct err){ .kind = ERR_REFUSED, .stage = STAGE_IMAGE, .msg = "a:--memory b" };
 	ck_assert(!ses_options_blame(&why, NULL, &e));
+	blames(ERR_USAGE, STAGE_SPEC, "something (--user takes its place)", SES_OPTION, "user", "something (user takes its place)");
+	blames(ERR_USAGE, STAGE_SPEC, "something else", SES_OPTION, "", "something else");
+}
+END_TEST
+
+START_TEST(a_workspace_that_is_missing)
+{
+	char own[100], path[300];
+	struct stat st;
+
+	config(NULL);
+	snprintf(own, sizeof(own), "%s-home", home);
+	setenv("HOME", own, 1);
+	snprintf(path, sizeof(path), "%s/a//b", own);
+	ck_assert_msg(ses_workspace_make(path, &e) == 0, "%s", e.message);
+	ck_assert(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+	ck_assert_int_eq(ses_workspace_make(path, &e), 0);
+	ck_assert_int_eq(rmdir(path), 0);
+	snprintf(path, sizeof(path), "%s/a", own);
+	ck_assert_int_eq(rmdir(path), 0);
+	/* what would be refused is not made */
+	snprintf(path, sizeof(path), "%s/.ssh/x", own);
+	ck_assert_int_eq(ses_workspace_make(path, &e), -1);
+	ck_assert_msg(e.type == SES_MOUNT_REFUSED && strcmp(e.option, "workspace") == 0 && e.rule[0], "%s", e.message);
+	ck_assert_int_eq(rmdir(own), 0); /* it is empty */
+	snprintf(path, sizeof(path), "%s/../x", own);
+	ck_assert_int_eq(ses_workspace_make(path, &e), -1);
+	ck_assert_int_eq(e.type, SES_OPTION);
+	ck_assert_int_eq(ses_workspace_make("/proc/none/x", &e), -1);
+	ck_assert_int_eq(ses_workspace_make("/", &e), 0);
 }
 END_TEST
 
@@ -358,6 +390,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, spawn_words);
 	tcase_add_test(tc, setup_words);
 	tcase_add_test(tc, what_the_spawner_refuses);
+	tcase_add_test(tc, a_workspace_that_is_missing);
 	tcase_add_test(tc, the_table);
 }
 

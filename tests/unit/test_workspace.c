@@ -299,12 +299,15 @@ START_TEST(planted)
 	ck_assert_int_eq(mkfifoat(rootfd, "fifo", 0644), 0);
 	make_socket("socket");
 	ck_assert_int_eq(linkat(basefd, "outside/f", rootfd, "hard", 0), 0);
+	ck_assert_int_eq(symlinkat("hard", rootfd, "inside"), 0);
+	ck_assert_int_eq(symlinkat(".", rootfd, "here"), 0);
 
 	/* The control: another program is led out. */
 	fd = openat(rootfd, "link", O_RDWR | O_CLOEXEC);
 	ck_assert_int_ge(fd, 0);
 
-	for (const char *const *p = (const char *const[]){ "link", "dangling", "dir/f", "dir/new", "nodir/x", "magic/etc/passwd", "fifo", "socket", NULL };
+	for (const char *const *p = (const char *const[]){ "link", "dangling", "dir/f", "dir/new", "nodir/x", "magic/etc/passwd", "inside", "here/hard", "here/new", "fifo",
+						      "socket", NULL };
 	     *p; p++) {
 		assert_refused(try_read(*p), &e, ERR_PATH);
 		assert_refused(write_file(*p, "x"), &e, ERR_PATH);
@@ -326,8 +329,8 @@ START_TEST(planted)
 	ck_assert_str_eq(read_file("hard"), "mine");
 
 	/* The kinds, as they are shown; and each is removed as itself. */
-	ck_assert_str_eq(list("", true), "dangling dir fifo hard link magic nodir socket");
-	for (const char *const *p = (const char *const[]){ "link", "dangling", "dir", "nodir", "magic", "fifo", "socket", NULL }; *p; p++) {
+	ck_assert_str_eq(list("", true), "dangling dir fifo hard here inside link magic nodir socket");
+	for (const char *const *p = (const char *const[]){ "link", "dangling", "dir", "nodir", "magic", "inside", "here", "fifo", "socket", NULL }; *p; p++) {
 		struct ses_file f;
 
 		ck_assert_int_eq(ses_stat(&w, *p, &f, &e), 0);

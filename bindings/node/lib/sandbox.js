@@ -24,7 +24,6 @@ function translate(given) {
 		sent[snake(text(option, "options"))] = plain(value, option);
 	}
 	if (isObject(sent.rlimits)) sent.rlimits = Object.fromEntries(Object.entries(sent.rlimits).map(([k, v]) => [snake(k), v]));
-	if (sent.workspace) sent.workspace = absolute(sent.workspace);
 	return sent;
 }
 
@@ -139,12 +138,10 @@ class Sandbox {
 
 	async snapshot(file, options = {}) {
 		const given = { file: absolute(file), ...only(options, ["format"], "snapshot") };
-		const { size, files } = await this.#ask("snapshot", given, { feature: "snapshot" });
-		return { size, files };
+		return (await this.#ask("snapshot", given, { feature: "snapshot" })).size;
 	}
 	async restore(file) {
-		const { files } = await this.#ask("restore", { file: absolute(file) }, { feature: "snapshot" });
-		return { files };
+		await this.#ask("restore", { file: absolute(file) }, { feature: "snapshot" });
 	}
 	/* Another one with the same options and a copy of the workspace. */
 	async fork() {

@@ -6,19 +6,20 @@
         sbx.write_file("data.csv", "a,b\\n")
         result = sbx.run(["wc", "-l", "data.csv"])
 """
-from .aio import AsyncProcess, AsyncSandbox, CallOptions, Options
+from .aio import AsyncProcess, AsyncSandbox
 from .client import shutdown, version
 from .errors import (AlreadyExists, Busy, Cancelled, Closed, FaultError, MountRefused, NotFound, OptionError, PathRefused, ProtocolError,
                      SandboxError, SystemFault, TooLarge, Unsupported)
+from .options import CallOptions, Options
 from .sandbox import Process, Sandbox, run, run_code
-from .types import Address, Denial, ExecutionResult, FileInfo, Limit, Result, SandboxFault, SetupResult, Usage
+from .types import Address, Cut, Denial, ExecutionResult, FileInfo, Limit, Result, SandboxFault, SetupResult, Usage
 
 DEFAULT_TMPFS_MB = 64
 """The size of /tmp when the option `tmpfs` is not given, at most half of the memory."""
 
 __version__ = version
 __all__ = [
-    "Address", "AlreadyExists", "AsyncProcess", "AsyncSandbox", "Busy", "CallOptions", "Cancelled", "Closed", "DEFAULT_TMPFS_MB", "Denial",
+    "Address", "AlreadyExists", "AsyncProcess", "AsyncSandbox", "Busy", "CallOptions", "Cancelled", "Closed", "Cut", "DEFAULT_TMPFS_MB", "Denial",
     "ExecutionResult", "FaultError", "FileInfo", "Limit", "MountRefused", "NotFound", "OptionError", "Options", "PathRefused", "Process",
     "ProtocolError", "Result", "Sandbox", "SandboxError", "SandboxFault", "SetupResult", "SystemFault", "TooLarge", "Unsupported", "Usage",
     "run", "run_code", "shutdown", "version",

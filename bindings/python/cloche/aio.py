@@ -2,290 +2,21 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import threading
 import weakref
-from typing import (TYPE_CHECKING, Any, AsyncIterable, AsyncIterator, Callable, Dict, Iterable, List, Mapping, Optional, Sequence,
-                    Tuple, TypedDict, Union, cast)
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
-from .client import PAYLOAD, Client, Frame, Mailbox, client, now, plain
-from .errors import Closed, NotFound, OptionError, ProtocolError, SandboxError, error_of
+from .calls import Live, Output, Work, octets, words
+from .client import PAYLOAD, Client, Frame, Mailbox, client, plain
+from .errors import Closed, NotFound, OptionError, ProtocolError, error_of
+from .options import CallOptions, Options, Path
 from .types import Address, ExecutionResult, FileInfo, Gathering, Json, SandboxFault, SetupResult, get, items, maybe, part, rows
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Callback = Callable[[bytes], Any]
-Path = Union[str, "os.PathLike[str]"]
-Stdin = Union[None, bool, bytes, bytearray, memoryview, str, Iterable[Any], AsyncIterable[Any], Any]
-Mount = Union[str, Tuple[str, str], List[str]]
 READ = 64 << 20  # what `read_file` takes when nothing is said
-
-
-class Options(TypedDict, total=False):
-    """The options of a sandbox. docs/OPTIONS.md has them all, with what each means; one that is left out, or None, has its default."""
-    image: Optional[str]
-    pull: Optional[str]
-    platform: Optional[str]
-    image_timeout_s: Optional[float]
-    pyc_cache: Optional[bool]
-    setup: Optional[str]
-    setup_memory_mb: Optional[int]
-    setup_timeout_s: Optional[float]
-    deps_readonly: Optional[bool]
-    workspace: Optional[Path]
-    workspace_max_bytes: Optional[int]
-    git: Optional[bool]
-    track_files: Optional[bool]
-    mounts: Optional[Mapping[Any, Mount]]
-    tmpfs: Optional[Mapping[str, str]]
-    memory_mb: Optional[int]
-    cpus: Optional[float]
-    pids: Optional[int]
-    timeout_s: Optional[float]
-    max_output_bytes: Optional[int]
-    shm_mb: Optional[int]
-    rlimits: Optional[Mapping[str, int]]
-    enforce_limits: Optional[bool]
-    require_limits: Optional[bool]
-    network: Optional[bool]
-    egress_allow: Optional[Sequence[str]]
-    user: Union[str, int, None]
-    uid_range: Optional[bool]
-    env: Optional[Mapping[str, str]]
-    cap_drop: Optional[Sequence[str]]
-    cap_add: Optional[Sequence[str]]
-    security_profile: Optional[str]
-    read_only: Optional[bool]
-    seccomp_rules: Optional[Sequence[str]]
-    apparmor: Optional[str]
-    devices: Optional[Sequence[str]]
-    profiles: Optional[Sequence[str]]
-    name: Optional[str]
-    prewarm: Any
-    persist: Any
-    persist_ttl_s: Any
-    on_stdout: Optional[Callback]
-    on_stderr: Optional[Callback]
-    on_progress: Optional[Callable[[Dict[str, Any]], None]]
-
-
-class CallOptions(TypedDict, total=False):
-    """The options of a call.
-
-    - `timeout_s`: its deadline in seconds; else the sandbox's.
-    - `env`: variables on top of the sandbox's. `cwd`: its directory, else /workspace.
-    - `stdin`: bytes or str; a file, or an iterable of either, read while the command runs; for AsyncSandbox also an async iterable. Without it
-      the command reads an end of file.
-    - `pty`: a terminal of 24 x 80, or of (rows, columns); all output is then in stdout.
-    - `on_stdout`, `on_stderr`: called with bytes as they come. None of it is dropped: a slow one holds up the command, whose deadline goes
-      on. What it raises is raised when the call has ended. Left out: the sandbox's; None: none.
-    - `track_files`: tell which files changed.
-    """
-    timeout_s: Optional[float]
-    env: Optional[Mapping[str, str]]
-    cwd: Optional[str]
-    stdin: Stdin
-    pty: Union[bool, Tuple[int, int]]
-    on_stdout: Optional[Callback]
-    on_stderr: Optional[Callback]
-    track_files: Optional[bool]
-
-
-class OneShot(Options, total=False):
-    """Options of a sandbox and of its only call."""
-    language: str
-    cwd: Optional[str]
-    stdin: Stdin
-    pty: Union[bool, Tuple[int, int]]
-
-
-ONLY_CALLS = ("cwd", "stdin", "pty")
-
-
-def words(argv: Any) -> bytes:
-    """A command as the protocol wants it: each word ended by NUL."""
-    try:
-        if isinstance(argv, (str, bytes)) or not argv:
-            raise TypeError('a list of words, such as ["sh", "-c", "echo hello"]')
-        listed = [os.fsencode(w) for w in argv]
-    except TypeError as why:
-        raise OptionError(f"argv: {why}", "option", "argv", "a list of words") from None
-    if any(b"\0" in w for w in listed):
-        raise OptionError("argv: a NUL byte is in it", "option", "argv")
-    return b"".join(w + b"\0" for w in listed)
-
-
-def octets(data: Any, name: str) -> bytes:
-    """Bytes of what a user calls data."""
-    if isinstance(data, str):
-        try:
-            return data.encode()
-        except UnicodeError:
-            raise OptionError(f"{name}: it is no UTF-8", "option", name) from None
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, (bytearray, memoryview)):
-        return bytes(cast("bytearray", data))
-    raise OptionError(f"{name}: bytes or str, not a {type(data).__name__}", "option", name, "bytes, str")
-
-
-def chunks(source: Any) -> Iterable[Any]:
-    """What a file or an iterable gives, as it gives it."""
-    if hasattr(source, "read"):
-        read = getattr(source, "read1", source.read)
-        return iter(lambda: read(65536) or b"", b"")
-    return source
-
-
-class Work:
-    """Requests of one sandbox: waiting, and what happens when somebody does not want to wait any more."""
-
-    def __init__(self, to: Client, loop: Optional[asyncio.AbstractEventLoop]) -> None:
-        self.client, self.loop = to, loop
-
-    def mailbox(self, room: int = 0, lives_on: bool = False) -> Mailbox:
-        return Mailbox(self.loop, room, lives_on)
-
-    async def ask(self, head: Json, payload: Union[bytes, memoryview] = b"", room: int = 0,
-                  each: Optional[Callable[[Frame], None]] = None) -> Json:
-        """The head of the `done` that a request gets; `each` sees its other frames."""
-        box = self.mailbox(room)
-        try:
-            self.client.request(box, head, payload)
-            while True:
-                frame = await box.get()
-                if "error" in frame.head:
-                    raise error_of(frame.head["error"])
-                if frame.head.get("event") == "done":
-                    return frame.head
-                if frame.head.get("event") in ("stdout", "stderr"):
-                    self.client.took(box, len(frame.payload))
-                if each:
-                    each(frame)
-        except BaseException as why:
-            await self.cancel(box, why)
-            raise
-
-    async def cancel(self, of: Mailbox, why: Optional[BaseException] = None) -> None:
-        """When this returns, nothing of that request runs any more: also when whoever waits is cancelled once more."""
-        number = of.id
-        if not self.client.forget(number) or self.client.error is not None:
-            return
-        if isinstance(why, GeneratorExit):
-            self.client.post({"op": "cancel", "call": number})  # nobody may wait here
-            return
-        box = self.mailbox()
-        try:
-            self.client.request(box, {"op": "cancel", "call": number})
-            while True:
-                try:
-                    await self.client.answer(box)
-                    return
-                except asyncio.CancelledError:
-                    pass
-        except SandboxError:
-            pass  # it had ended, or the session has
-
-    def feed(self, call: int, source: Any, failed: Callable[[BaseException], None]) -> Any:
-        """Gives a file or an iterable to a call's stdin, in a thread or a task of its own, since it may keep us waiting. Returns the task."""
-        async def async_feed() -> None:
-            try:
-                async for chunk in source:
-                    await self.stdin(call, chunk)
-                await self.stdin(call, b"", True)
-            except SandboxError as why:
-                if isinstance(why, OptionError):
-                    failed(why)
-            except Exception as why:
-                failed(why)
-
-        def thread_feed() -> None:
-            blocking = Work(self.client, None)
-            try:
-                for chunk in chunks(source):
-                    now(blocking.stdin(call, chunk))
-                now(blocking.stdin(call, b"", True))
-            except SandboxError as why:  # the call has ended, as a rule
-                if isinstance(why, OptionError):
-                    failed(why)
-            except BaseException as why:
-                failed(why)
-
-        if hasattr(source, "__aiter__"):
-            if self.loop is None:
-                raise OptionError("stdin: an async iterable is for AsyncSandbox", "option", "stdin", "bytes, str, a file, an iterable")
-            return self.loop.create_task(async_feed())
-        if not hasattr(source, "read") and not hasattr(source, "__iter__"):
-            raise OptionError(f"stdin: a {type(source).__name__} can't be read", "option", "stdin", "bytes, str, a file, an iterable")
-        threading.Thread(target=thread_feed, name="cloche-stdin", daemon=True).start()
-        return None
-
-    async def stdin(self, call: int, data: Any, eof: bool = False) -> None:
-        """Returns when the command's stdin took it all. A part that could not be taken ends it quietly: nobody reads there any more."""
-        view = memoryview(octets(data, "stdin"))
-        parts = [view[i:i + PAYLOAD] for i in range(0, len(view), PAYLOAD)] or ([view] if eof else [])
-        for i, part in enumerate(parts):
-            await self.ask({"op": "stdin", "call": call, **({"eof": True} if eof and i == len(parts) - 1 else {})}, part)
-
-
-class Live:
-    """Callbacks of a call, and the first exception of one."""
-
-    def __init__(self, out: Optional[Callback], err: Optional[Callback]) -> None:
-        self.to = {"stdout": out, "stderr": err}
-        self.wanted = bool(out or err)
-        self.failed: Optional[Exception] = None
-
-    async def give(self, stream: str, data: bytes) -> None:
-        call = self.to[stream]
-        if call is None or self.failed is not None:
-            return
-        try:
-            done = call(data)
-            if inspect.isawaitable(done):
-                await done
-        except Exception as why:
-            self.failed = why
-
-
-class Output:
-    """Live output of a process that runs in the background."""
-
-    def __init__(self, work: Work, box: Mailbox, live: Live, stream: bool, early: List[Frame]) -> None:
-        self.work, self.box, self.live, self.ended = work, box, live, not stream
-        self.early = early  # what came before it was known to run
-        self.pump: Any = None
-        if live.wanted and work.loop is not None:
-            self.pump = work.loop.create_task(self.pour())
-        elif live.wanted:
-            self.pump = threading.Thread(target=lambda: now(self.pour()), name="cloche-output", daemon=True)
-            self.pump.start()
-
-    async def next(self) -> Optional[Tuple[str, bytes]]:
-        while not self.ended:
-            frame = self.early.pop(0) if self.early else await self.box.get()
-            event = frame.head.get("event")
-            if event in ("stdout", "stderr"):
-                self.work.client.took(self.box, len(frame.payload))
-                return event, frame.payload
-            self.ended = event == "ended"
-        return None
-
-    async def pour(self) -> None:
-        try:
-            while (part := await self.next()) is not None:
-                await self.live.give(*part)
-        except SandboxError:
-            pass  # the session has ended: `wait` says so
-
-    async def poured(self) -> None:
-        """Returns when the callbacks have it all."""
-        if isinstance(self.pump, threading.Thread):
-            self.pump.join()
-        elif self.pump is not None:
-            await self.pump
 
 
 def _shut(to: Client, number: int) -> None:
@@ -348,7 +79,7 @@ class AsyncSandbox:
             raise Closed("the sandbox is closed" if self._work else "the sandbox is not open: `async with`, or `await sbx.open()`", "closed")
         return self._work
 
-    async def _ask(self, op: str, payload: Union[bytes, memoryview] = b"", room: int = 0, each: Optional[Callable[[Frame], None]] = None,
+    async def _ask(self, op: str, payload: Union[bytes, memoryview, None] = None, room: int = 0, each: Optional[Callable[[Frame], None]] = None,
                    **fields: Any) -> Json:
         given = {k: plain(v, k) for k, v in fields.items() if v is not None}
         return await self._at().ask({"op": op, "sandbox": self._number, **given}, payload, room, each)
@@ -595,8 +326,8 @@ class AsyncProcess:
                 raise failed
         return self._result
 
-    async def _ask(self, op: str, payload: bytes = b"", **fields: Any) -> Json:
-        return await self._work.ask({"op": op, "call": self.id, **{k: plain(v, k) for k, v in fields.items()}}, payload)
+    async def _ask(self, op: str, **fields: Any) -> Json:
+        return await self._work.ask({"op": op, "call": self.id, **{k: plain(v, k) for k, v in fields.items()}})
 
     async def kill(self) -> None:
         """See `Process.kill`."""

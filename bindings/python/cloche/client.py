@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -192,15 +191,15 @@ class Client:
 
     # Frames out.
 
-    def post(self, head: Json, payload: Union[bytes, bytearray, memoryview] = b"") -> int:
+    def post(self, head: Json, payload: Union[bytes, memoryview, None] = None) -> int:
         """Sends a request whose answer nobody waits for. It takes no lock: a finalizer may call it anywhere."""
-        view = memoryview(payload).cast("B")
+        view = memoryview(payload or b"")
         number = head["id"] = head.get("id") or next(self._ids)
         parts = [view[i:i + PAYLOAD] for i in range(0, len(view), PAYLOAD)] or [view]
         frames: List[bytes] = []
         for part in parts:
             more = part is not parts[-1]
-            line = json.dumps({**head, **({"bytes": len(part)} if view else {}), **({"more": True} if more else {})},
+            line = json.dumps({**head, **({"bytes": len(part)} if payload is not None else {}), **({"more": True} if more else {})},
                               ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
             if len(line) > LINE:
                 raise TooLarge(f"what {head['op']} is asked with does not fit into {LINE} bytes", "too_large")
@@ -210,7 +209,7 @@ class Client:
             self._queue.put(line + part if part else line)
         return number
 
-    def request(self, box: Mailbox, head: Json, payload: Union[bytes, bytearray, memoryview] = b"") -> int:
+    def request(self, box: Mailbox, head: Json, payload: Union[bytes, memoryview, None] = None) -> int:
         """Sends a request whose answers go to `box`; the first one a box gets is its own id. Returns the request's id."""
         number = head["id"] = next(self._ids)
         box.id = box.id or number
@@ -363,10 +362,16 @@ def find_program() -> str:
     if not sys.platform.startswith("linux"):
         raise Unsupported(f"cloche runs on Linux alone: on {sys.platform} use it in a Linux virtual machine (WSL2, Lima, colima, OrbStack)")
     packaged = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "cloche")
-    found = os.environ.get("CLOCHE_BIN") or (packaged if os.path.exists(packaged) else shutil.which("cloche"))
-    if not found:
-        raise SystemFault("there is no `cloche` on PATH: install it, or set CLOCHE_BIN to its path", "system")
-    return found
+    if os.environ.get("CLOCHE_BIN"):
+        return os.environ["CLOCHE_BIN"]
+    for path in (packaged, *(os.path.join(d, "cloche") for d in os.get_exec_path())):
+        try:
+            with open(path, "rb") as f:
+                if f.read(4) == b"\x7fELF" and os.access(path, os.X_OK):  # a package's command of that name is a script, which looks here
+                    return path
+        except OSError:
+            continue
+    raise SystemFault("there is no `cloche` on PATH: install it, or set CLOCHE_BIN to its path", "system")
 
 
 _lock = threading.Lock()

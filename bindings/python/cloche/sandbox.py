@@ -3,8 +3,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from .aio import ONLY_CALLS, AsyncProcess, AsyncSandbox, CallOptions, OneShot, Options, Path, Work
+from .aio import AsyncProcess, AsyncSandbox
+from .calls import Work
 from .client import client, now
+from .options import ONLY_CALLS, CallOptions, OneShot, Options, Path
 from .types import Address, ExecutionResult, FileInfo, SandboxFault, SetupResult
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Type, TypeVar, cast
+from typing import Any, Dict, List, NamedTuple, Optional, Type, TypeVar, cast
 
 from .errors import FaultError, ProtocolError
 
@@ -215,6 +215,12 @@ class Address(NamedTuple):
     port: int
 
 
+class Cut(NamedTuple):
+    """Of a stream that is cut: `bytes` are left out after the first `at`."""
+    at: int
+    bytes: int
+
+
 @dataclass
 class SetupResult:
     """What `setup` came to: the `layer` that later calls have, whether it was `found` ready made, and the `fault` if it failed."""
@@ -244,9 +250,9 @@ class ExecutionResult:
     """Is one of the streams cut?"""
     signal: Optional[int] = None
     """The signal that ended the command."""
-    stdout_cut: Optional[Tuple[int, int]] = None
-    """(at, bytes): so many bytes are left out after the first `at`."""
-    stderr_cut: Optional[Tuple[int, int]] = None
+    stdout_cut: Optional[Cut] = None
+    """Which part of stdout is not there."""
+    stderr_cut: Optional[Cut] = None
     usage: Usage = Usage()
     limits: Dict[str, Limit] = field(default_factory=dict[str, Limit])
     """By name: memory, pids, cpus, timeout, output, file_size, open_files, workspace_max, io_weight."""
@@ -289,9 +295,9 @@ class ExecutionResult:
         return self
 
 
-def _cut(o: Any, name: str) -> Optional[Tuple[int, int]]:
+def _cut(o: Any, name: str) -> Optional[Cut]:
     cut = part(o, name)
-    return None if cut is None else (get(cut, "at", int), get(cut, "bytes", int))
+    return None if cut is None else Cut(get(cut, "at", int), get(cut, "bytes", int))
 
 
 class Gathering:
