@@ -231,7 +231,8 @@ mutant("processes of others in /proc", (PLAN, 'plan_op(p, OP_PROC, "proc")->text
 mutant("one device more", (PLAN, '"urandom", "tty" };', '"urandom", "tty", "kmsg" };'), tests=[S + "test_files.py::test_dev_is_exact"])
 mutant("the old root stays", (OPS, 'if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)', 'if (chdir("/") < 0)'),
        tests=[S + "test_files.py::test_nothing_lies_over_the_root"])
-mutant("read-only by bind", ("src/box/ops_overlay.c", 'r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);', "r = -1, errno = EINVAL;"),
+mutant("read-only by bind",
+       ("src/box/ops_overlay.c", 'r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);', "r = -1, errno = EINVAL;"),
        tests=[S + "test_sockets.py::test_through_a_read_only_directory"])
 mutant("read-only directories by bind, writable", (PLAN, "if (m->kind == BOX_MOUNT_DIR && !m->rw) {", "if (false) {"),
        (PLAN, "(m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);", "0;"), tests=[I + "test_mounts.py::test_volume_rw_and_ro"])
