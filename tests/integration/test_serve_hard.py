@@ -242,8 +242,8 @@ def test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory():
 def test_much_for_a_client_that_is_quick(serve, sandbox):
     """What has to wait for room goes on when there is some again, however often."""
     for _ in range(4):
-        assert len(serve.run(sandbox, "head", "-c", "40000000", "/dev/zero")["stdout"]) == 40000000
-    ids = [next(serve.ids) for _ in range(30000)]
+        assert len(serve.run(sandbox, "head", "-c", "20000000", "/dev/zero")["stdout"]) == 20000000
+    ids = [next(serve.ids) for _ in range(10000)]
     serve.raw(b"".join(b'{"id":%d,"op":"info"}\n' % n for n in ids))
     assert all(serve.answer(n)["sandboxes"] for n in ids)
 
