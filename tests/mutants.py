@@ -210,7 +210,8 @@ mutant("a new keeper holds what another call prints through", (SPAWN, "\t\tspawn
        tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
 mutant("words that their sender can change", ("src/base/sealed.c", "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
        tests=[I + "test_spawn.py::test_words_that_could_change_are_refused", "unit:spawn_proto"])
-mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche"', '"run/x"'), (PLAN, "\tplan_code(p, spec);\n", ""),
+mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche"', '"run/x"'),
+       (PLAN, "\tplan_code(p, spec);\n", ""),
        tests=[I + "test_spawn.py::test_code_is_in_no_words_and_in_no_file"])
 
 # ---- the file system ----
