@@ -416,20 +416,6 @@ mutant("archives of files may have anything", ("src/image/unpack.c", "check_plai
 mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes = room(max),", ".bytes = room(img_unpack_default.bytes),"),
        tests=[I + "test_snapshot.py::test_bombs"], image=True)
 
-# ---- options of a sandbox, and their configuration ----
-OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"
-mutant("a mount's path holds another mount", (OREAD, "if (strchr(src, ':') || strchr(dst, ':'))", "if (false)"), tests=["unit:options"])
-mutant("a string ends at its NUL", (OREAD, "strlen(s) == json_string_length(v) && json", "json"), tests=["unit:options"])
-mutant("what comes later is passed over", (OREAD, "\tif (same)\n", "\tif (true)\n"), tests=["unit:options"])
-mutant("any workspace is made", ("src/session/options_workspace.c", "rule = mount_rules_path(&check.rules, path, true);", "rule = NULL;"),
-       tests=["unit:options"])
-mutant("a key of the configuration twice", (YAML, "if (strcmp(before->key, s) == 0)", "if (false)"), tests=["unit:config"])
-mutant("anchors in the configuration", (YAML, "\tif (anchor)\n", "\tif (false)\n"), tests=["unit:config"])
-mutant("a configuration without end", (YAML, "if (++r->nodes > YAML_NODES_MAX)", "if (false)"), tests=["unit:config"])
-mutant("layers of the host image are a root", ("src/image/record.c", 'if (!value || strcmp(value, "host") != 0)', "if (false)"),
-       tests=["unit:record"])
-mutant("what setup installed can be written", (PLAN, "spec->deps_writable ? UPPER_SCRATCH", "true ? UPPER_SCRATCH"),
-       tests=[I + "test_setup_host.py::test_what_was_installed_is_there_read_only"])
 # ---- sessions: what goes between the client and the boxes ----
 SERVE = "src/session"
 mutant("the queue of a session has no end", (f"{SERVE}/call.c", "s->queued >= s->queue_max", "false"),

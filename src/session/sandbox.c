@@ -29,7 +29,10 @@ struct sandbox *sandbox_of(struct session *s, const struct request *r)
 		sb = sb->next;
 	if (sb && sb->state == SANDBOX_OPEN && !sb->closing)
 		return sb;
-	if (number <= s->last_sandbox)
+	if (sb && sb->open.id)
+		reply_refuse(s, r->id, SES_NOT_FOUND, "sandbox %lld is not open yet",
+			     (long long)number);
+	else if (number <= s->last_sandbox)
 		reply_refuse(s, r->id, SES_CLOSED, "sandbox %lld is closed", (long long)number);
 	else
 		reply_refuse(s, r->id, SES_NOT_FOUND, "there is no sandbox %lld",

@@ -339,10 +339,12 @@ static void take_frames(struct session *s)
 	struct ses_error e;
 	int rc;
 
+	s->unread = true;
 	while (!s->ending && out_room(&s->out) && !s->stalled) {
 		_cleanup_frame_ struct frame f = { 0 };
 
 		rc = frame_next(&s->in, &f, &e);
+		s->unread = rc != 0;
 		if (rc == 0)
 			return;
 		if (rc < 0)
@@ -394,6 +396,8 @@ static void on_stop(void *ctx, unsigned events)
 /* Between two rounds: what can be sent is, and what waited for room gets it. */
 static void settle(struct session *s)
 {
+	bool on;
+
 	for (int i = 0; i < 8; i++) {
 		out_flush(&s->out);
 		if (!out_room(&s->out) || (s->room.next == &s->room && i > 0))
@@ -404,9 +408,10 @@ static void settle(struct session *s)
 	out_flush(&s->out);
 	if (s->out.failed)
 		end_session(s, 0);
-	/* Whoever still waits for room after so many turns goes on in the next round. */
-	loop_want(&s->loop, &s->out_src,
-		  out_waiting(&s->out) > 0 || s->room.next != &s->room ? EPOLLOUT : 0);
+	/* Whoever still waits for room after so many turns goes on in the next round, and so do
+	 * frames that were read, which the client's pipe tells of no more. */
+	on = out_waiting(&s->out) > 0 || s->room.next != &s->room || (s->unread && !s->stalled);
+	loop_want(&s->loop, &s->out_src, on ? EPOLLOUT : 0);
 	/* A client that is gone is noticed even while nothing is read of it. */
 	loop_want(&s->loop, &s->in_src,
 		  out_room(&s->out) && !s->stalled ? EPOLLIN | EPOLLRDHUP : EPOLLRDHUP);
