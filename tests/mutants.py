@@ -211,7 +211,8 @@ mutant("a new keeper holds what another call prints through", (SPAWN, "\t\tspawn
 mutant("words that their sender can change",
        ("src/base/sealed.c", "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
        tests=[I + "test_spawn.py::test_words_that_could_change_are_refused", "unit:spawn_proto"])
-mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche"', '"run/x"'), (PLAN, "\tplan_code(p, spec);\n", ""),
+mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche"', '"run/x"'),
+       (PLAN, "\tplan_code(p, spec);\n", ""),
        tests=[I + "test_spawn.py::test_code_is_in_no_words_and_in_no_file"])
 
 # ---- the file system ----
@@ -450,6 +451,9 @@ mutant("layers of the host image are a root", ("src/image/record.c", 'if (!value
        tests=["unit:record"])
 mutant("what setup installed can be written", (PLAN, "spec->deps_writable ? UPPER_SCRATCH", "true ? UPPER_SCRATCH"),
        tests=[I + "test_setup_host.py::test_what_was_installed_is_there_read_only"])
+
+# ---- options of a sandbox, and their configuration ----
+OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"
 
 EQUIVALENT = {
     "Landlock: writing, block devices, signals": "the mounts are read-only or the box's own, block devices need a capability of the host's, and no process "
