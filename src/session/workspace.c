@@ -383,7 +383,7 @@ int ses_file_fill(int dir, const char *name, const char *path, struct ses_file *
 int ses_stat(const struct ses_workspace *w, const char *text, struct ses_file *ret, struct err *e)
 {
 	SES_AS_OWNER(w);
-	char path[SES_PATH_CAP];
+	char path[SES_PATH_CAP] = "";
 	_cleanup_fd_ int dir = -1;
 	const char *name = ".";
 
