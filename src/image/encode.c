@@ -23,29 +23,37 @@ struct img_encoder {
 	uint8_t buffer[OUT_CAP];
 };
 
-int img_encoder_open(enum img_codec codec, const struct tar_sink *to, struct img_encoder **ret,
-		     struct err *e)
+static int begin(struct img_encoder *c, struct err *e)
 {
-	_cleanup_encoder_ struct img_encoder *c = calloc(1, sizeof(*c));
-
-	if (!c)
-		return err_sys(e, "memory for an encoder");
-	c->codec = codec;
-	c->to = *to;
-	if (codec == IMG_CODEC_GZIP) {
+	if (c->codec == IMG_CODEC_GZIP) {
 		c->gzip_open = deflateInit2(&c->gzip, Z_DEFAULT_COMPRESSION, Z_DEFLATED,
 					    GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) == Z_OK;
 		if (!c->gzip_open)
 			return err_set(e, ERR_SYS, "gzip can't begin");
 	}
-	if (codec == IMG_CODEC_ZSTD) {
+	if (c->codec == IMG_CODEC_ZSTD) {
 		c->zstd = ZSTD_createCStream();
 		if (!c->zstd || ZSTD_isError(ZSTD_initCStream(c->zstd, ZSTD_LEVEL)) ||
 		    ZSTD_isError(ZSTD_CCtx_setParameter(c->zstd, ZSTD_c_checksumFlag, 1)))
 			return err_set(e, ERR_SYS, "zstd can't begin");
 	}
+	return 0;
+}
+
+int img_encoder_open(enum img_codec codec, const struct tar_sink *to, struct img_encoder **ret,
+		     struct err *e)
+{
+	struct img_encoder *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return err_sys(e, "memory for an encoder");
+	c->codec = codec;
+	c->to = *to;
+	if (begin(c, e) < 0) {
+		img_encoder_free(&c);
+		return -1;
+	}
 	*ret = c;
-	c = NULL;
 	return 0;
 }
 

@@ -143,7 +143,7 @@ static int write_archive(enum img_codec codec, uint64_t *ret_size, struct img_fi
 int image_snapshot(int argc, char **argv)
 {
 	enum img_codec codec;
-	struct img_files_tarred done;
+	struct img_files_tarred done = { 0 };
 	struct ses_workspace w;
 	_cleanup_buf_ struct buf out;
 	uint64_t size = 0;

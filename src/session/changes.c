@@ -69,7 +69,8 @@ struct diff {
 	size_t n_gone;
 };
 
-static int note(struct diff *d, enum change what, const struct tree_entry *v, struct err *e)
+static int note(struct diff *d, enum change what, const struct tree_entry *v,
+		const struct tree_entry *from, struct err *e)
 {
 	if (d->n == d->cap) {
 		size_t cap = d->cap ? 2 * d->cap : 64;
@@ -80,7 +81,7 @@ static int note(struct diff *d, enum change what, const struct tree_entry *v, st
 		d->v = more;
 		d->cap = cap;
 	}
-	d->v[d->n++] = (struct change_of){ .what = what, .v = v };
+	d->v[d->n++] = (struct change_of){ .what = what, .v = v, .from = from };
 	return 0;
 }
 
@@ -113,7 +114,7 @@ static int meet(struct diff *d, struct tree_entry *old, struct tree_entry *new, 
 	if (new->type == TREE_DIR)
 		d->twins[new->dev] = old->dev;
 	else if (!same(old, new))
-		return note(d, MODIFIED, new, e);
+		return note(d, MODIFIED, new, NULL, e);
 	return 0;
 }
 
@@ -142,8 +143,14 @@ static int meet_sorted(struct diff *d, uint32_t a, uint32_t n_a, uint32_t b, uin
 {
 	struct tree *before = &d->c->before, *after = &d->c->after;
 	struct tree_entry **old = sorted(before, a, n_a), **new = sorted(after, b, n_b);
-	int r = old && new ? 0 : err_sys(e, "the list of changes");
+	int r = 0;
 
+	if (!old || !new) {
+		err_sys(e, "the list of changes");
+		free(old);
+		free(new);
+		return -1;
+	}
 	for (uint32_t i = 0, k = 0; r == 0 && i < n_a && k < n_b;) {
 		int order = strcmp(tree_name(before, old[i]), tree_name(after, new[k]));
 
@@ -195,7 +202,7 @@ static int gather_gone(struct diff *d, struct err *e)
 {
 	const struct tree *t = &d->c->before;
 
-	d->gone = reallocarray(NULL, t->n + 1, sizeof(*d->gone));
+	d->gone = reallocarray(NULL, t->n + 1, sizeof(const struct tree_entry *));
 	d->taken = calloc(t->n + 1, sizeof(*d->taken));
 	if (!d->gone || !d->taken)
 		return err_sys(e, "the list of changes");
@@ -203,7 +210,7 @@ static int gather_gone(struct diff *d, struct err *e)
 		if (!t->v[i].matched && t->v[i].type != TREE_DIR)
 			d->gone[d->n_gone++] = &t->v[i];
 	if (d->n_gone > 0)
-		qsort(d->gone, d->n_gone, sizeof(*d->gone), by_identity);
+		qsort(d->gone, d->n_gone, sizeof(const struct tree_entry *), by_identity);
 	return 0;
 }
 
@@ -238,13 +245,12 @@ static int find_moves(struct diff *d, struct err *e)
 		if (v->matched || v->type == TREE_DIR)
 			continue;
 		from = take_gone(d, v);
-		if (note(d, from ? RENAMED : CREATED, v, e) < 0)
+		if (note(d, from ? RENAMED : CREATED, v, from, e) < 0)
 			return -1;
-		d->v[d->n - 1].from = from;
 	}
 	for (size_t i = 0; i < before->n; i++)
 		if (!before->v[i].matched && before->v[i].type != TREE_DIR &&
-		    note(d, DELETED, &before->v[i], e) < 0)
+		    note(d, DELETED, &before->v[i], NULL, e) < 0)
 			return -1;
 	return 0;
 }

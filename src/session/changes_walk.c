@@ -32,6 +32,7 @@
 #define NAMES_MAX (512u << 20)
 #define STEPS_MAX 20000000
 #define SECOND UINT64_C(1000000000)
+#define TICKS_MAX 400 /* pauses of half a millisecond */
 
 /* As the kernel's struct statx; base/sys.h has it without names. */
 struct stamp {
@@ -65,20 +66,20 @@ static int too_large(struct err *e)
 		SES_CHANGES_WALK_MAX);
 }
 
-/* Room for one more element. */
-static int grow(void *v, size_t *cap, size_t n, size_t size, struct err *e)
+/* The array with room for one more element, or NULL. */
+static void *grow(void *v, size_t *cap, size_t n, size_t size, struct err *e)
 {
-	void **p = v, *more;
 	size_t want = *cap ? 2 * *cap : 256;
+	void *more;
 
-	if (n < *cap)
-		return 0;
-	more = reallocarray(*p, want, size);
+	if (v && n < *cap)
+		return v;
+	more = reallocarray(v, want, size);
 	if (!more)
-		return err_sys(e, "the list of files");
-	*p = more;
-	*cap = want;
-	return 0;
+		err_sys(e, "the list of files");
+	else
+		*cap = want;
+	return more;
 }
 
 static int add_name(struct tree *t, const char *name, uint32_t *ret, struct err *e)
@@ -132,7 +133,7 @@ static int look(int fd, const char *name, struct tree_entry *v)
 
 static int add_dir(struct tree *t, uint32_t parent, uint32_t entry, size_t name_len, struct err *e)
 {
-	struct tree_dir d = { .entry = entry, .parent = parent };
+	struct tree_dir d = { .entry = entry, .parent = parent }, *dirs;
 
 	if (t->n_dirs > 0) {
 		const struct tree_dir *up = &t->dirs[parent];
@@ -140,15 +141,17 @@ static int add_dir(struct tree *t, uint32_t parent, uint32_t entry, size_t name_
 		d.depth = up->depth + 1;
 		d.path_len = up->path_len + (up->path_len > 0) + (uint32_t)name_len;
 	}
-	if (grow(&t->dirs, &t->cap_dirs, t->n_dirs, sizeof(*t->dirs), e) < 0)
+	dirs = grow(t->dirs, &t->cap_dirs, t->n_dirs, sizeof(*t->dirs), e);
+	if (!dirs)
 		return -1;
-	t->dirs[t->n_dirs++] = d;
+	t->dirs = dirs;
+	dirs[t->n_dirs++] = d;
 	return 0;
 }
 
 static int add(struct tree *t, uint32_t dir, int fd, const struct ses_name *name, struct err *e)
 {
-	struct tree_entry v = { .dir = dir };
+	struct tree_entry v = { .dir = dir }, *all;
 
 	if (name->type == DT_DIR)
 		v.type = TREE_DIR;
@@ -158,8 +161,11 @@ static int add(struct tree *t, uint32_t dir, int fd, const struct ses_name *name
 		return 0;
 	if (t->n == SES_CHANGES_WALK_MAX)
 		return too_large(e);
-	if (grow(&t->v, &t->cap, t->n, sizeof(*t->v), e) < 0 ||
-	    add_name(t, name->name, &v.name, e) < 0)
+	all = grow(t->v, &t->cap, t->n, sizeof(*t->v), e);
+	if (!all)
+		return -1;
+	t->v = all;
+	if (add_name(t, name->name, &v.name, e) < 0)
 		return -1;
 	if (v.type == TREE_DIR) {
 		v.dev = (uint32_t)t->n_dirs;
@@ -168,7 +174,7 @@ static int add(struct tree *t, uint32_t dir, int fd, const struct ses_name *name
 	} else if (v.ctime > t->newest) {
 		t->newest = v.ctime;
 	}
-	t->v[t->n++] = v;
+	all[t->n++] = v;
 	return 0;
 }
 
@@ -292,17 +298,18 @@ static bool stamps_finely(int dirfd)
 void tree_settle(int dirfd, const struct tree *t)
 {
 	const struct timespec pause = { .tv_nsec = 500000 };
-	struct timespec tick, now;
+	struct timespec now;
 	uint64_t n;
 
-	if (stamps_finely(dirfd) || clock_getres(CLOCK_REALTIME_COARSE, &tick) < 0)
+	if (stamps_finely(dirfd))
 		return;
-	for (int i = 0; i < 40; i++) {
+	/* A machine that is short of processors may tick late. */
+	for (int i = 0; i < TICKS_MAX; i++) {
 		if (clock_gettime(CLOCK_REALTIME_COARSE, &now) < 0)
 			return;
 		n = (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-		/* What is further ahead than a tick was not taken from this clock as it is. */
-		if (t->newest < n || t->newest - n > (uint64_t)tick.tv_nsec)
+		/* What is far ahead was not taken from this clock as it is. */
+		if (t->newest < n || t->newest - n > SECOND)
 			return;
 		nanosleep(&pause, NULL);
 	}

@@ -132,10 +132,12 @@ int ses_fail(struct err *e, const char *path)
 	char text[300];
 
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
-		if (reasons[i].num == errno)
-			return err_set(e, reasons[i].kind, "%s: %s", shown(text, path),
-				       reasons[i].text);
-	return err_sys(e, "%s", shown(text, path));
+		if (reasons[i].num == errno) {
+			err_set(e, reasons[i].kind, "%s: %s", shown(text, path), reasons[i].text);
+			return -1;
+		}
+	err_sys(e, "%s", shown(text, path));
+	return -1;
 }
 
 int ses_refuse(struct err *e, enum err_kind kind, const char *path, const char *fmt, ...)
@@ -146,12 +148,13 @@ int ses_refuse(struct err *e, enum err_kind kind, const char *path, const char *
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	return err_set(e, kind, "%s: %s", shown(text, path), why);
+	err_set(e, kind, "%s: %s", shown(text, path), why);
+	return -1;
 }
 
 int ses_path(const char *text, char ret[SES_PATH_CAP], struct err *e)
 {
-	char out[SES_PATH_CAP];
+	char out[SES_PATH_CAP] = "";
 	size_t len = 0, n;
 
 	if (strlen(text) >= SES_PATH_CAP)
@@ -290,7 +293,7 @@ int ses_make_dir(const struct ses_workspace *w, const char *text, bool parents, 
 	SES_AS_OWNER(w);
 	char path[SES_PATH_CAP];
 	_cleanup_fd_ int dir = -1, made = -1;
-	const char *name;
+	const char *name = "";
 
 	if (ses_path(text, path, e) < 0)
 		return -1;
@@ -317,7 +320,7 @@ int ses_rename(const struct ses_workspace *w, const char *from, const char *to, 
 	SES_AS_OWNER(w);
 	char old[SES_PATH_CAP], new[SES_PATH_CAP];
 	_cleanup_fd_ int old_dir = -1, new_dir = -1;
-	const char *old_name, *new_name;
+	const char *old_name = "", *new_name = "";
 
 	if (ses_path(from, old, e) < 0 || ses_path(to, new, e) < 0)
 		return -1;
@@ -380,7 +383,7 @@ int ses_file_fill(int dir, const char *name, const char *path, struct ses_file *
 int ses_stat(const struct ses_workspace *w, const char *text, struct ses_file *ret, struct err *e)
 {
 	SES_AS_OWNER(w);
-	char path[SES_PATH_CAP];
+	char path[SES_PATH_CAP] = "";
 	_cleanup_fd_ int dir = -1;
 	const char *name = ".";
 

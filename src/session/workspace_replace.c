@@ -138,33 +138,32 @@ int ses_replace_begin(const struct ses_workspace *w, struct ses_replace *ret, st
 
 /* Moves names from one directory to another until one fails; *ret_n is how many were. What stands
  * in the way goes to `aside`, if that is not -1. */
-static int move_all(const struct names *l, int from, int to, int aside, size_t *ret_n)
+static int move_all(const struct names *l, int from, int to, int aside, size_t *ret_n,
+		    struct err *e)
 {
 	char as[SES_DRAFT_CAP];
 
-	for (size_t i = 0; i < l->n; i++) {
-		int r = move(from, l->v[i], to, l->v[i]);
+	for (*ret_n = 0; l->v && *ret_n < l->n; ++*ret_n) {
+		const char *name = l->v[*ret_n];
+		int r = move(from, name, to, name);
 
 		for (int k = 0; k < TRIES && r < 0 && errno == EEXIST && aside >= 0; k++) {
 			ses_draft(as, DRAFT);
-			if (move(to, l->v[i], aside, as) < 0 && errno != ENOENT)
+			if (move(to, name, aside, as) < 0 && errno != ENOENT)
 				break;
-			r = move(from, l->v[i], to, l->v[i]);
+			r = move(from, name, to, name);
 		}
 		/* What has gone by itself need not be moved out of the way. */
-		if (r < 0 && !(errno == ENOENT && aside < 0)) {
-			*ret_n = i;
-			return -1;
-		}
+		if (r < 0 && !(errno == ENOENT && aside < 0))
+			return ses_fail(e, name);
 	}
-	*ret_n = l->n;
 	return 0;
 }
 
 /* The first n of them, the last first. */
 static int move_back(const struct names *l, size_t n, int from, int to)
 {
-	while (n-- > 0)
+	while (l->v && n-- > 0)
 		if (move(from, l->v[n], to, l->v[n]) < 0 && errno != ENOENT)
 			return -1;
 	return 0;
@@ -182,13 +181,10 @@ static int exchange(struct ses_replace *r, const struct names *was, const struct
 	size_t n = 0, k = 0;
 	int top = r->w->fd;
 
-	if (move_all(was, top, r->old, -1, &n) < 0) {
-		ses_fail(e, was->v[n]);
+	if (move_all(was, top, r->old, -1, &n, e) < 0)
 		return move_back(was, n, r->old, top) < 0 ? stuck(r, e) : -1;
-	}
-	if (move_all(is, r->fresh, top, r->old, &k) == 0)
+	if (move_all(is, r->fresh, top, r->old, &k, e) == 0)
 		return 0;
-	ses_fail(e, is->v[k]);
 	if (move_back(is, k, top, r->fresh) < 0 || move_back(was, n, r->old, top) < 0)
 		return stuck(r, e);
 	return -1;
