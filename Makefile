@@ -97,6 +97,7 @@ test-long: test fuzz sanitize
 		tests/integration/test_image_pull.py -k "killed or large"
 	@bench/image
 	@CLOCHE_KILLS=1000 CLOCHE_PARALLEL=10000 PYTHON=$(PYTHON) tests/run tests/security/test_lifecycle.py tests/integration/test_many.py
+	@$(MAKE) --no-print-directory packages
 	@PYTHON=$(PYTHON) tests/run tests/long
 	@tools/fresh-root
 
@@ -108,6 +109,7 @@ bench: all
 	@tools/deps bench
 	@bench/start
 	@bench/pyc
+	@bench/changes
 
 install: all
 	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
