@@ -12,7 +12,7 @@ import boxlib
 import pytest
 import sdk
 
-TIMES = int(os.environ.get("CLOCHE_LONG_TIMES", "15"))
+TIMES = int(os.environ.get("CLOCHE_LONG_TIMES", "10"))
 HEAD = """
 import asyncio, cloche, gc, os, pathlib, signal, sys, threading, time
 MARK = sys.argv[1]

@@ -77,7 +77,7 @@ def test_policies_do_not_mix(cloche):
     boxes = [cloche.Sandbox(track_files=False, **options) for options, _ in kinds]
     try:
         script = "echo $(id -u) \"$K\" $(df -k /dev/shm | awk 'END {print $2}')"
-        order = [n % len(kinds) for n in range(60)]
+        order = [n % len(kinds) for n in range(40)]
         random.Random(1).shuffle(order)
         results = at_once([lambda n=n: boxes[n].run(["sh", "-c", script]) for n in order], 8)
         assert [r.stdout.strip() for r in results] == [" ".join(kinds[n][1].split(" ")).strip() for n in order]
