@@ -208,7 +208,8 @@ mutant("a keeper holds what the command prints through", ("src/box/owner.c", "\t
        tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
 mutant("a new keeper holds what another call prints through", (SPAWN, "\t\tspawn_fds_close(f);\n\t\tfor", "\t\tfor"),
        tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
-mutant("words that their sender can change", ("src/base/sealed.c", "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
+mutant("words that their sender can change",
+       ("src/base/sealed.c", "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
        tests=[I + "test_spawn.py::test_words_that_could_change_are_refused", "unit:spawn_proto"])
 mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche"', '"run/x"'), (PLAN, "\tplan_code(p, spec);\n", ""),
        tests=[I + "test_spawn.py::test_code_is_in_no_words_and_in_no_file"])
@@ -230,7 +231,8 @@ mutant("processes of others in /proc", (PLAN, 'plan_op(p, OP_PROC, "proc")->text
 mutant("one device more", (PLAN, '"urandom", "tty" };', '"urandom", "tty", "kmsg" };'), tests=[S + "test_files.py::test_dev_is_exact"])
 mutant("the old root stays", (OPS, 'if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)', 'if (chdir("/") < 0)'),
        tests=[S + "test_files.py::test_nothing_lies_over_the_root"])
-mutant("read-only by bind", (OPS, 'r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);', "r = -1, errno = EINVAL;"),
+mutant("read-only by bind",
+       ("src/box/ops_overlay.c", 'r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);', "r = -1, errno = EINVAL;"),
        tests=[S + "test_sockets.py::test_through_a_read_only_directory"])
 mutant("read-only directories by bind, writable", (PLAN, "if (m->kind == BOX_MOUNT_DIR && !m->rw) {", "if (false) {"),
        (PLAN, "(m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);", "0;"), tests=[I + "test_mounts.py::test_volume_rw_and_ro"])
@@ -242,7 +244,7 @@ mutant("an image's own /dev and /proc", (PLAN, 'op->laid = p->root_overlay && st
        tests=[S + "test_image.py::test_dev_and_proc_are_cloches"])
 mutant("targets over an image's links", ("src/box/mount_target.c", "r = layers_resolve(&spec->root.layers, m->dst, dst);", "r = 0;"),
        tests=[I + "test_image_run.py::test_layers_as_one_tree"])
-mutant("set-id and devices in the root", (OPS, "#define FIXED_FLAGS (MS_NOSUID | MS_NODEV)", "#define FIXED_FLAGS 0"),
+mutant("set-id and devices in the root", ("src/box/ops_impl.h", "#define FIXED_FLAGS (MS_NOSUID | MS_NODEV)", "#define FIXED_FLAGS 0"),
        tests=[S + "test_files.py::test_mounts_are_nosuid_nodev"])
 mutant("a writable root", (PLAN, "p->root_readonly = true;", ";"), tests=[I + "test_run_basics.py::test_read_only_root"])
 mutant("a source that changed", ("src/box/mount_check.c", "if (st.st_dev != m->dev || st.st_ino != m->ino ||", "if (false ||"),
@@ -414,24 +416,6 @@ mutant("archives of files may have anything", ("src/image/unpack.c", "check_plai
 mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes = room(max),", ".bytes = room(img_unpack_default.bytes),"),
        tests=[I + "test_snapshot.py::test_bombs"], image=True)
 
-# ---- sessions: what goes between the client and the boxes ----
-SERVE = "src/session"
-mutant("the queue of a session has no end", (f"{SERVE}/call.c", "s->queued >= s->queue_max", "false"),
-       tests=[I + "test_serve_hard.py::test_the_queue_is_bounded"], image=True)
-mutant("live output needs no acknowledgement", (f"{SERVE}/call_io.c", "c->s->acks && SES_WINDOW - c->unacked < n", "false"),
-       tests=[I + "test_serve_hard.py::test_unacknowledged_output_holds_up_that_call_alone"], image=True)
-mutant("live output is gathered for who does not read", (f"{SERVE}/call_io.c", "!out_room(&c->s->out)", "false"),
-       tests=[I + "test_serve_hard.py::test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory"], image=True)
-mutant("payloads have no end", (f"{SERVE}/upload.c", "u->n + r->n > SPAWN_CODE_MAX", "false"),
-       tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)
-mutant("fields that are not known are passed over",
-       (f"{SERVE}/request.c", "if (!f)\n\t\t\treturn ses_error_set", "if (!f)\n\t\t\tcontinue;\n\t\tif (!key)\n\t\t\treturn ses_error_set"),
-       tests=[I + "test_serve_hard.py::test_a_wrong_request[a field that is not known]"], image=True)
-mutant("frames may be nested as deep as they like", (f"{SERVE}/frame.c", "depth > FRAME_DEPTH_MAX", "false"), tests=["unit:frame"], image=True)
-mutant("anything of cloche's own can be a workspace",
-       ("src/box/mount_rules.c", "if (at == path || strncmp(at - 1, owner, sizeof(owner) - 1) != 0)", "if (at == path)"),
-       tests=["unit:mount_rules"])
-
 # ---- options of a sandbox, and their configuration ----
 OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"
 mutant("a mount's path holds another mount", (OREAD, "if (strchr(src, ':') || strchr(dst, ':'))", "if (false)"), tests=["unit:options"])
@@ -446,6 +430,29 @@ mutant("layers of the host image are a root", ("src/image/record.c", 'if (!value
        tests=["unit:record"])
 mutant("what setup installed can be written", (PLAN, "spec->deps_writable ? UPPER_SCRATCH", "true ? UPPER_SCRATCH"),
        tests=[I + "test_setup_host.py::test_what_was_installed_is_there_read_only"])
+# ---- sessions: what goes between the client and the boxes ----
+SERVE = "src/session"
+mutant("the queue of a session has no end", (f"{SERVE}/call.c", "s->queued >= s->queue_max", "false"),
+       tests=[I + "test_serve_hard.py::test_the_queue_is_bounded"], image=True)
+mutant("live output needs no acknowledgement", (f"{SERVE}/call_io.c", "c->s->acks && SES_WINDOW - c->unacked < n", "false"),
+       tests=[I + "test_serve_hard.py::test_unacknowledged_output_holds_up_that_call_alone"], image=True)
+mutant("live output is gathered for who does not read", (f"{SERVE}/call_io.c", "!out_room(&c->s->out)", "false"),
+       tests=[I + "test_serve_hard.py::test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory"], image=True)
+mutant("payloads have no end", (f"{SERVE}/upload.c", "u->n + r->n > SPAWN_CODE_MAX", "false"),
+       tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)
+mutant("payloads that wait have no bound", (f"{SERVE}/call.c", "s->held_bytes + r->n > SES_HELD_BYTES", "false"),
+       (f"{SERVE}/upload.c", "s->held_bytes + r->n > SES_HELD_BYTES", "false"),
+       tests=[I + "test_serve_hard.py::test_payloads_that_wait_are_bounded_together"], image=True)
+mutant("fields that are not known are passed over",
+       (f"{SERVE}/request.c", "if (!f)\n\t\t\treturn ses_error_set", "if (!f)\n\t\t\tcontinue;\n\t\tif (!key)\n\t\t\treturn ses_error_set"),
+       tests=[I + "test_serve_hard.py::test_a_wrong_request[a field that is not known]"], image=True)
+mutant("frames may be nested as deep as they like", (f"{SERVE}/frame.c", "depth > FRAME_DEPTH_MAX", "false"), tests=["unit:frame"], image=True)
+mutant("anything of cloche's own can be a workspace",
+       ("src/box/mount_rules.c", "if (at == path || strncmp(at - 1, owner, sizeof(owner) - 1) != 0)", "if (at == path)"),
+       tests=["unit:mount_rules"])
+
+# ---- options of a sandbox, and their configuration ----
+OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"
 
 EQUIVALENT = {
     "Landlock: writing, block devices, signals": "the mounts are read-only or the box's own, block devices need a capability of the host's, and no process "

@@ -29,7 +29,8 @@ def test_example(name, tmp_path):
     assert name != "rootfs.sh" or shutil.which("busybox"), "tools/deps test installs busybox"
     env = boxlib.base_env()
     env["PATH"] = f"{tmp_path}/bin:{env['PATH']}"
-    r = subprocess.run(["perl" if name.endswith(".pl") else "sh", str(EXAMPLES / name)], cwd=tmp_path, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+    language = "perl" if name.endswith(".pl") else "sh"
+    r = subprocess.run([language, str(EXAMPLES / name)], cwd=tmp_path, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
                        timeout=2 * boxlib.HANG, check=False)
     assert r.returncode == 0, r.stdout + r.stderr
     for line in SAYS[name]:

@@ -276,6 +276,23 @@ def test_a_payload_that_never_ends(serve):
         assert serve.answer(n)["error"]["type"] == "cancelled"
 
 
+def test_payloads_that_wait_are_bounded_together():
+    with serving.Serve("--boxes", "1") as s:
+        sb, part = s.open(), b"#" * (1 << 20)
+        running = s.request("run", sandbox=sb, argv=["sleep", "600"])
+        s.wait_event(running, "started")
+        calls = []
+        for _ in range(5):
+            calls.append(s.request("run_code", part, sandbox=sb, language="sh", more=True))
+            for i in range(59):
+                s.send({"id": calls[-1], "op": "more", "more": i < 58}, part)
+        assert s.answer(calls[4])["error"]["type"] == "busy"
+        assert s.ask("info")["queued"] == 4
+        s.ask("cancel", call=running)
+        assert [s.result(n)["exit_code"] for n in calls[:4]] == [0] * 4
+        assert s.code(sb, "echo on", language="sh")["stdout"] == b"on\n"
+
+
 # ---- the end ----
 
 def busy(s):

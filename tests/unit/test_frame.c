@@ -91,7 +91,8 @@ START_TEST(bounds)
 END_TEST
 
 static const char *const bad[] = {
-	"\n", "1\n", "[]\n", "{}{}\n", "{\"a\":1,\"a\":2}\n", "{\"a\":\"\xff\"}\n", "{\"a\":\"\\ud800\"}\n", "{\"bytes\":-1}\n", "{\"bytes\":1048577}\n",
+	"\n", "1\n", "[]\n", "{}{}\n", "{\"a\":1,\"a\":2}\n",
+	"{\"a\":\"\xff\"}\n", "{\"a\":\"\\ud800\"}\n", "{\"bytes\":-1}\n", "{\"bytes\":1048577}\n",
 	"{\"bytes\":1.0}\n", "{\"bytes\":null}\n", "{\"a\":[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}\n", "{\"a\":1e999}\n", "{\"a\\u0000\":1}\n",
 };
 
@@ -157,7 +158,10 @@ START_TEST(fields)
 {
 	struct request r;
 
-	ck_assert_int_eq(request("{\"id\":5,\"op\":\"run\",\"sandbox\":1,\"argv\":[\"x\"],\"timeout_s\":0.5,\"env\":null,\"stream\":true}\n", &r), 0);
+	ck_assert_int_eq(request("{\"id\":5,\"op\":\"run\",\"sandbox\":1,\"argv\":[\"x\"],"
+				 "\"timeout_s\":0.5,\"env\":null,\"stream\":true}\n",
+				 &r),
+			 0);
 	ck_assert(r.id == 5 && r.op == OP_RUN && !r.more && request_bool(&r, "stream", false) && !request_json(&r, "env"));
 	ck_assert_uint_eq(request_us(&r, "timeout_s", 7), 500000);
 	ck_assert_int_eq(request_int(&r, "sandbox", 0), 1);
