@@ -139,7 +139,7 @@ export interface RunCodeOptions extends CallOptions {
 	/** Default: `"python"`. */
 	language?: Language | null;
 }
-export interface SetupOptions extends Pick<CallOptions, "timeoutS" | "onStdout" | "onStderr" | "signal"> {
+export interface SetupOptions extends Pick<CallOptions, "timeoutS" | "signal"> {
 	onProgress?: ((progress: Progress) => unknown) | null;
 }
 export interface StartOptions extends Omit<CallOptions, "stdin"> {
@@ -158,6 +158,8 @@ export interface SandboxFault {
 	readonly message: string;
 	/** Of `startup_failed`: where. */
 	readonly stage?: string;
+	/** Of a `setup` that failed: the end of what it printed. */
+	readonly output?: string;
 	/** Of `escape_blocked`: the system call, and who made it. */
 	readonly syscall?: string | null;
 	readonly comm?: string;

@@ -302,6 +302,24 @@ while True:
     assert r.out == b"127.0.0.1 HELLO\n", r
 
 
+def test_setup_of_an_open_sandbox(script, home):
+    """Told how it comes along; later calls have what it left; one that fails, and one that is aborted, change nothing."""
+    r = script("""
+await withSandbox(async (sbx) => {
+	const phases = [];
+	const { layer, fault } = await sbx.setup("echo kept >/opt/deps/f", { onProgress: ({ phase }) => phases.push(phase) });
+	console.log(typeof layer, fault, phases.includes("setup"), (await sbx.run(["cat", "/opt/deps/f"])).stdout.trim());
+	console.log((await sbx.setup("echo why; exit 3")).fault.stage);
+	const abort = new AbortController(), long = sbx.setup("exec sleep MARK", { signal: abort.signal }).catch((e) => console.log(e.name, marked()));
+	await until(() => marked() > 0);
+	abort.abort();
+	await long;
+	console.log((await sbx.run(["cat", "/opt/deps/f"])).stdout.trim());
+});
+""".replace("MARK", MARK), env={"CLOCHE_HOME": str(home)})
+    assert r.out == b"string null true kept\nsetup\nAbortError 0\nkept\n", r
+
+
 # Types and reference.
 
 USE = """

@@ -159,7 +159,7 @@ class Sandbox {
 		return other;
 	}
 	async setup(command, options = {}) {
-		const given = only(options, ["timeoutS", "onStdout", "onStderr", "onProgress", "signal"], "setup");
+		const given = only(options, ["timeoutS", "onProgress", "signal"], "setup");
 		const task = new Task(await this.#ready(given.signal), given, this);
 		const done = task.begin("setup", { sandbox: this.#id, command: text(command, "command") }, { feature: "setup" });
 		return task.finish(done, ({ layer, found, fault }) => camelKeys({ layer, found, fault }));
