@@ -109,6 +109,7 @@ bench: all
 	@tools/deps bench
 	@bench/start
 	@bench/pyc
+	@bench/changes
 
 install: all
 	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \

@@ -195,7 +195,7 @@ mutant("ignored signals", (INIT, "if (init_signals(e) < 0 || ", "if (e->num && i
        (LAUNCH, " | SYS_CLONE_CLEAR_SIGHAND", ""), tests=[S + "test_ids.py::test_signal_state_is_fresh"])
 
 # ---- whom the boxes of a session belong to ----
-SPAWN, KEEPER, PROTO = "src/cli/spawn.c", "src/cli/keeper.c", "src/session/spawn_proto.c"
+SPAWN, KEEPER = "src/cli/spawn.c", "src/cli/keeper.c"
 mutant("a keeper outlives its spawner", (SPAWN, "prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != owner", "getppid() == 0"),
        tests=[S + "test_spawn.py::test_killed_at_any_moment"])
 mutant("a box outlives the call that its loop dropped", (KEEPER, "return (struct box_order){ .kind = BOX_ORDER_CANCEL };",
@@ -204,17 +204,14 @@ mutant("a box outlives the call that its loop dropped", (KEEPER, "return (struct
 mutant("a spawner outlives its loop", (SPAWN, "else if (r == 0 || (errno != ENOMEM && errno != ENOBUFS))\n\t\t\t\tbreak;",
                                        "else if (r == 0)\n\t\t\t\tp[0].fd = -1;"),
        tests=[S + "test_spawn.py::test_the_loop_is_killed"])
-mutant("a keeper holds what the command prints through",
-       (LAUNCH, "\tfd_close(&b->args.order);\n\tfor (int i = 0; i < 3; i++)\n\t\tfd_close(&b->args.stdio[i]);", "\tfd_close(&b->args.order);"),
+mutant("a keeper holds what the command prints through", ("src/box/owner.c", "\tfd_close(&c.out);\n\tfd_close(&c.err);\n", ""),
        tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
-mutant("words that their sender can change", (PROTO, "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
+mutant("a new keeper holds what another call prints through", (SPAWN, "\t\tspawn_fds_close(f);\n\t\tfor", "\t\tfor"),
+       tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
+mutant("words that their sender can change",
+       ("src/base/sealed.c", "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
        tests=[I + "test_spawn.py::test_words_that_could_change_are_refused", "unit:spawn_proto"])
-mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche/code"', '"run/x/code"'),
-       (PLAN, 'plan_op(p, OP_DIR, "dev/cloche")->mode = 0700;\n\tplan_tmpfs(p, "dev/cloche", (spec->code_len | 4095) + 1, 0700, false);',
-        ";"),
-       (PLAN, "\tplan_code(p, spec);\n", ""),
-       (PLAN, "\tfor (size_t i = 0; i < spec->n_mounts; i++)\n\t\tplan_mount(p, &spec->mounts[i]);\n",
-        "\tfor (size_t i = 0; i < spec->n_mounts; i++)\n\t\tplan_mount(p, &spec->mounts[i]);\n\tplan_code(p, spec);\n"),
+mutant("the code's file is in a directory of the caller's", ("src/box/spec.h", '"dev/cloche"', '"run/x"'), (PLAN, "\tplan_code(p, spec);\n", ""),
        tests=[I + "test_spawn.py::test_code_is_in_no_words_and_in_no_file"])
 
 # ---- the file system ----
@@ -234,7 +231,8 @@ mutant("processes of others in /proc", (PLAN, 'plan_op(p, OP_PROC, "proc")->text
 mutant("one device more", (PLAN, '"urandom", "tty" };', '"urandom", "tty", "kmsg" };'), tests=[S + "test_files.py::test_dev_is_exact"])
 mutant("the old root stays", (OPS, 'if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)', 'if (chdir("/") < 0)'),
        tests=[S + "test_files.py::test_nothing_lies_over_the_root"])
-mutant("read-only by bind", (OPS, 'r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);', "r = -1, errno = EINVAL;"),
+mutant("read-only by bind",
+       ("src/box/ops_overlay.c", 'r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);', "r = -1, errno = EINVAL;"),
        tests=[S + "test_sockets.py::test_through_a_read_only_directory"])
 mutant("read-only directories by bind, writable", (PLAN, "if (m->kind == BOX_MOUNT_DIR && !m->rw) {", "if (false) {"),
        (PLAN, "(m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);", "0;"), tests=[I + "test_mounts.py::test_volume_rw_and_ro"])
@@ -246,7 +244,7 @@ mutant("an image's own /dev and /proc", (PLAN, 'op->laid = p->root_overlay && st
        tests=[S + "test_image.py::test_dev_and_proc_are_cloches"])
 mutant("targets over an image's links", ("src/box/mount_target.c", "r = layers_resolve(&spec->root.layers, m->dst, dst);", "r = 0;"),
        tests=[I + "test_image_run.py::test_layers_as_one_tree"])
-mutant("set-id and devices in the root", (OPS, "#define FIXED_FLAGS (MS_NOSUID | MS_NODEV)", "#define FIXED_FLAGS 0"),
+mutant("set-id and devices in the root", ("src/box/ops_impl.h", "#define FIXED_FLAGS (MS_NOSUID | MS_NODEV)", "#define FIXED_FLAGS 0"),
        tests=[S + "test_files.py::test_mounts_are_nosuid_nodev"])
 mutant("a writable root", (PLAN, "p->root_readonly = true;", ";"), tests=[I + "test_run_basics.py::test_read_only_root"])
 mutant("a source that changed", ("src/box/mount_check.c", "if (st.st_dev != m->dev || st.st_ino != m->ino ||", "if (false ||"),
@@ -399,23 +397,62 @@ mutant("size of the root", (PLAN, '(unsigned long long)spec->limits.root,\n', '(
 # ---- files of a workspace, as seen from outside ----
 WS, WIO, WLIST, WREPLACE, CHANGES = (f"src/session/{n}.c" for n in ("workspace", "workspace_io", "workspace_list", "workspace_replace", "changes"))
 READ = "fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);"
-mutant("links within the workspace are followed", ("src/base/path.c", "RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS", "RESOLVE_BENEATH"), tests=["unit:workspace"])
+mutant("links within the workspace are followed", ("src/base/path.c", "RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS", "RESOLVE_BENEATH"),
+       tests=["unit:workspace_planted"])
 mutant("a link at the last name is followed", (WIO, READ, READ.replace("O_NOFOLLOW | ", "")),
-       (WIO, "S_ISREG(st.st_mode)) { /* a device", "true) { /* a device"), tests=["unit:workspace"])
-mutant("files are waited for", (WIO, READ, READ.replace("O_NONBLOCK | ", "")), tests=["unit:workspace"])
+       (WIO, "S_ISREG(st.st_mode)) { /* a device", "true) { /* a device"), tests=["unit:workspace_planted"])
+mutant("files are waited for", (WIO, READ, READ.replace("O_NONBLOCK | ", "")), tests=["unit:workspace_planted"])
 mutant("anything is a file to read", (WIO, "S_ISREG(st.st_mode)) { /* a device", "true) { /* a device"),
        (WIO, "\tif (!S_ISREG(st.st_mode)) {\n", "\tif (false) {\n"), tests=["unit:workspace"])
 mutant("anything is read, however large", (WIO, "if (length > max)", "if (false)"), tests=["unit:workspace"])
 mutant("lists have no end", (WLIST, "f->n == SES_LIST_MAX || ", ""), tests=["unit:workspace"])
-mutant("root is root in a workspace", (WS, ".give = geteuid() == 0,", ".give = false,"), tests=["unit:workspace"], who="root")
+mutant("root is root in a workspace", (WS, ".give = geteuid() == 0,", ".give = false,"), tests=["unit:workspace_planted"], who="root")
 mutant("a change is known by its size", (CHANGES, "x->ctime == y->ctime && ", ""), tests=["unit:changes"])
 mutant("changes within a tick", (CHANGES, "\ttree_settle(dirfd, &c->before);\n", ""), tests=["unit:changes"], who="root")
 mutant("a replacement that fails stays half done", (WREPLACE, "move_back(was, n, r->old, top) < 0 ? stuck(r, e) : -1;", "-1;"),
        tests=["unit:workspace_tree"], who="root")
-mutant("archives of files may have anything", ("src/image/unpack.c", "dir < 0 || (u->how->files && check_plain(dir, name, en, e) < 0)", "dir < 0"),
+mutant("archives of files may have anything", ("src/image/unpack.c", "check_plain(dir, name, en, e) < 0", "check_plain(dir, name, en, e) < -1"),
        tests=[I + "test_snapshot.py::test_refused"], image=True)
-mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes = room(max),", ".bytes = img_unpack_default.bytes,"),
+mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes = room(max),", ".bytes = room(img_unpack_default.bytes),"),
        tests=[I + "test_snapshot.py::test_bombs"], image=True)
+
+# ---- options of a sandbox, and their configuration ----
+OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"
+mutant("a mount's path holds another mount", (OREAD, "if (strchr(src, ':') || strchr(dst, ':'))", "if (false)"), tests=["unit:options"])
+mutant("a string ends at its NUL", (OREAD, "strlen(s) == json_string_length(v) && json", "json"), tests=["unit:options"])
+mutant("what comes later is passed over", (OREAD, "\tif (same)\n", "\tif (true)\n"), tests=["unit:options"])
+mutant("any workspace is made", ("src/session/options_workspace.c", "rule = mount_rules_path(&check.rules, path, true);", "rule = NULL;"),
+       tests=["unit:options"])
+mutant("a key of the configuration twice", (YAML, "if (strcmp(before->key, s) == 0)", "if (false)"), tests=["unit:config"])
+mutant("anchors in the configuration", (YAML, "\tif (anchor)\n", "\tif (false)\n"), tests=["unit:config"])
+mutant("a configuration without end", (YAML, "if (++r->nodes > YAML_NODES_MAX)", "if (false)"), tests=["unit:config"])
+mutant("layers of the host image are a root", ("src/image/record.c", 'if (!value || strcmp(value, "host") != 0)', "if (false)"),
+       tests=["unit:record"])
+mutant("what setup installed can be written", (PLAN, "spec->deps_writable ? UPPER_SCRATCH", "true ? UPPER_SCRATCH"),
+       tests=[I + "test_setup_host.py::test_what_was_installed_is_there_read_only"])
+# ---- sessions: what goes between the client and the boxes ----
+SERVE = "src/session"
+mutant("the queue of a session has no end", (f"{SERVE}/call.c", "s->queued >= s->queue_max", "false"),
+       tests=[I + "test_serve_hard.py::test_the_queue_is_bounded"], image=True)
+mutant("live output needs no acknowledgement", (f"{SERVE}/call_io.c", "c->s->acks && SES_WINDOW - c->unacked < n", "false"),
+       tests=[I + "test_serve_hard.py::test_unacknowledged_output_holds_up_that_call_alone"], image=True)
+mutant("live output is gathered for who does not read", (f"{SERVE}/call_io.c", "!out_room(&c->s->out)", "false"),
+       tests=[I + "test_serve_hard.py::test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory"], image=True)
+mutant("payloads have no end", (f"{SERVE}/upload.c", "u->n + r->n > SPAWN_CODE_MAX", "false"),
+       tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)
+mutant("payloads that wait have no bound", (f"{SERVE}/call.c", "s->held_bytes + r->n > SES_HELD_BYTES", "false"),
+       (f"{SERVE}/upload.c", "s->held_bytes + r->n > SES_HELD_BYTES", "false"),
+       tests=[I + "test_serve_hard.py::test_payloads_that_wait_are_bounded_together"], image=True)
+mutant("fields that are not known are passed over",
+       (f"{SERVE}/request.c", "if (!f)\n\t\t\treturn ses_error_set", "if (!f)\n\t\t\tcontinue;\n\t\tif (!key)\n\t\t\treturn ses_error_set"),
+       tests=[I + "test_serve_hard.py::test_a_wrong_request[a field that is not known]"], image=True)
+mutant("frames may be nested as deep as they like", (f"{SERVE}/frame.c", "depth > FRAME_DEPTH_MAX", "false"), tests=["unit:frame"], image=True)
+mutant("anything of cloche's own can be a workspace",
+       ("src/box/mount_rules.c", "if (at == path || strncmp(at - 1, owner, sizeof(owner) - 1) != 0)", "if (at == path)"),
+       tests=["unit:mount_rules"])
+
+# ---- options of a sandbox, and their configuration ----
+OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"
 
 EQUIVALENT = {
     "Landlock: writing, block devices, signals": "the mounts are read-only or the box's own, block devices need a capability of the host's, and no process "

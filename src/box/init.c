@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/sealed.h"
 #include "base/sys.h"
 #include "box/command.h"
 #include "box/limits.h"
@@ -302,6 +304,67 @@ static int init_build(struct init *in, struct err *e)
 	return 0;
 }
 
+static int init_code(int fd, struct err *e)
+{
+	_cleanup_fd_ int to = -1;
+	char *code;
+	size_t n;
+
+	if (sealed_map(fd, BOX_CODE_MAX, &code, &n, e) < 0)
+		return err_prefix(e, "the code");
+	to = open("/" BOX_CODE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
+	if (to < 0 || fd_write_all(to, code, n) < 0)
+		return err_sys(e, "write the code to /" BOX_CODE);
+	return n > 0 ? munmap(code, n) : 0;
+}
+
+static int init_words(struct box_spec *s, int fd, struct err *e)
+{
+	char **lists[3];
+	size_t counts[3];
+
+	if (sealed_words_read(fd, BOX_WORDS_MAX, 3, lists, counts, e) < 0)
+		return -1;
+	if (counts[0] < 1 || counts[2] != 1)
+		return err_set(e, ERR_SYS, "the words of the command are not whole");
+	s->argv = lists[0];
+	s->env = lists[1];
+	s->cwd = lists[2][0];
+	return 0;
+}
+
+/* What to run, for a box that was built ahead: behind all locks, as the command itself will be.
+ * Nothing foreign has run in it yet. */
+static int init_take(struct init *in, struct err *e)
+{
+	static struct box_spec own;
+	struct init_args *a = in->a;
+	struct init_order o;
+	int fds[FD_PASS_MAX];
+	size_t n = 0, k = 0;
+
+	if (fd_recv(a->order, &o, sizeof(o), fds, FD_PASS_MAX, &n) != sizeof(o) ||
+	    o.kind != ORDER_COMMAND || n != 1U + o.has_in + (o.tty ? 0 : 2) + o.has_code)
+		_exit(1); /* the owner is gone, or nobody claimed it */
+	mark(in, MARK_LOCKED);
+	own = *a->spec;
+	own.tty = o.tty;
+	a->spec = &own;
+	a->winsize = o.size;
+	if (init_words(&own, fds[k], e) < 0)
+		return -1;
+	close(fds[k++]);
+	if (o.has_in)
+		a->stdio[0] = fds[k++];
+	for (int i = 1; i < 3 && !o.tty; i++)
+		a->stdio[i] = fds[k++];
+	if (o.has_code && init_code(fds[k], e) < 0)
+		return -1;
+	if (o.has_code)
+		close(fds[k]);
+	return o.tty ? init_terminal(in, e) : 0;
+}
+
 static int init_start(struct init *in, struct err *e)
 {
 	const int tty[3] = { in->tty_slave, in->tty_slave, in->tty_slave };
@@ -489,7 +552,10 @@ _Noreturn void init_main(struct init_args *a)
 			    .tty_slave = -1 };
 	mark(&in, MARK_CHILD);
 	umask(0);
-	if (init_build(&in, &in.msg.err) < 0 || init_start(&in, &in.msg.err) < 0) {
+	if (init_build(&in, &in.msg.err) < 0 ||
+	    (a->ahead && init_take(&in, &in.msg.err) < 0 &&
+	     err_at(&in.msg.err, STAGE_COMMAND) < 0) ||
+	    init_start(&in, &in.msg.err) < 0) {
 		in.msg.kind = INIT_FAILED;
 		in.msg.no_overlay = a->plan->no_overlay;
 		(void)init_tell(&in, NULL, 0);

@@ -66,12 +66,15 @@ enum init_order_kind {
 	ORDER_IDS,     /* the ids of a range are mapped */
 	ORDER_GO,      /* limits stand; with the groups to enter */
 	ORDER_SIGNAL,  /* while the command runs */
+	ORDER_COMMAND, /* to who was built ahead: with the words and what is the command's own */
 	ORDER_CONNECT, /* to a port of the box's loopback */
 };
 struct init_order {
 	enum init_order_kind kind;
-	int sig;       /* SIGNAL: to the command's process group */
-	uint16_t port; /* CONNECT */
+	int sig;		    /* SIGNAL: to the command's process group */
+	bool tty, has_in, has_code; /* COMMAND */
+	struct winsize size;	    /* COMMAND: of its terminal */
+	uint16_t port;		    /* CONNECT */
 	uint64_t tag;
 	unsigned held; /* GO: limits that a cgroup holds, as limits.h has them */
 	size_t enter;  /* GO: how many of its descriptors are for limits_enter; the rest for
@@ -86,6 +89,7 @@ struct init_args {
 	int order;    /* init's end of the socket */
 	int stdio[3]; /* ends for the command; [0] is -1 for an empty stdin; all -1 with a terminal
 		       */
+	bool ahead;   /* what to run comes with an order, when all is built and locked */
 	bool root_caller; /* real and saved ids are root's until init sets its own */
 	unsigned held;	  /* as GO said */
 	struct winsize winsize;

@@ -24,7 +24,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,14 +75,8 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 		return err_sys(e, "make the box's socket");
 	b->order = pair[0];
 	b->args.order = pair[1];
-	if (s->tty)
+	if (s->tty || io->owner)
 		return 0;
-	if (io->direct) {
-		b->args.stdio[0] = io->in;
-		b->args.stdio[1] = io->out;
-		b->args.stdio[2] = io->err;
-		return 0;
-	}
 	for (int i = 1; i < 3; i++) {
 		if (fd_pipe(&from, &b->args.stdio[i]) < 0)
 			return err_sys(e, "make a pipe");
@@ -99,18 +92,6 @@ static int open_pipes(struct live *b, const struct box_io *io, struct err *e)
 		b->relays[0].keep_from = b->relays[0].own_to = true;
 	}
 	return 0;
-}
-
-/* A pipe of root's could not be opened by its name (/dev/stdout) in the box. */
-static void give_pipes(const struct live *b)
-{
-	const struct box_spec *s = b->spec;
-	struct stat st;
-
-	for (int i = 0; i < 3 && b->args.root_caller; i++)
-		if (b->args.stdio[i] >= 0 && fstat(b->args.stdio[i], &st) == 0 &&
-		    S_ISFIFO(st.st_mode))
-			(void)!fchown(b->args.stdio[i], s->outer_uid, s->outer_gid);
 }
 
 /* While init builds: descriptors of our own for what the caller lent us. */
@@ -216,6 +197,7 @@ static int clone_init(struct live *b, struct err *e)
 				       .exit_signal = SIGCHLD };
 	bool lend = b->args.root_caller;
 	int num = 0, death = 0, displaced;
+	pid_t parent = getppid();
 
 	prctl(PR_GET_PDEATHSIG,
 	      &death); /* changing ids clears what cloche's own parent may have asked for */
@@ -233,8 +215,11 @@ static int clone_init(struct live *b, struct err *e)
 			kill(b->pid, SIGKILL);
 		return err_sys(e, "take root's ids back");
 	}
-	if (lend && death)
+	if (lend && death) {
 		prctl(PR_SET_PDEATHSIG, death);
+		if (getppid() != parent) /* it died meanwhile, and nobody has told */
+			kill(getpid(), death);
+	}
 	errno = num;
 	if (b->pid < 0)
 		return userns_refused("user namespace", errno, e);
@@ -369,13 +354,15 @@ static int start(struct live *b, const struct box_io *io, struct err *e)
 		return -1;
 	if (open_pipes(b, io, e) < 0)
 		return err_at(e, STAGE_COMMAND);
-	give_pipes(b);
+	for (int i = 0; i < 3; i++)
+		monitor_give(b, b->args.stdio[i]);
 	b->args.plan = &b->plan;
 	b->args.spec = b->spec;
+	b->args.ahead = io->owner != NULL;
 	b->args.title = io->title;
 	b->args.title_len = io->title_len;
 	if (b->spec->tty)
-		b->args.winsize = io->size.ws_row ? io->size : terminal_size(io->in, io->out);
+		b->args.winsize = terminal_size(io->in, io->out);
 	b->out->marks[MARK_PLANNED] = box_now();
 	if (limits_place(&b->limits, &b->spec->limits, e) < 0)
 		return -1;
@@ -408,8 +395,6 @@ static void finish(struct live *b)
 	for (int i = 0; i < 3; i++)
 		relay_close(&b->relays[i]);
 	terminal_restore(&b->terminal);
-	for (int i = 0; i < 3; i++)
-		fd_close(&b->args.stdio[i]);
 	idmap_reap();
 	fd_close(&b->signals);
 	if (b->placed)
@@ -427,28 +412,37 @@ static void finish(struct live *b)
 int box_run(const struct box_spec *spec, const struct box_io *io, struct box_outcome *ret,
 	    struct err *e)
 {
-	static struct live b;
+	static struct live lives[BOX_RUNS_MAX];
+	static unsigned runs;
+	struct live *b = &lives[runs]; /* zero already; to zero it would touch every page of it */
 	struct err why = { 0 };
 
+	if (runs == BOX_RUNS_MAX)
+		return err_set(e, ERR_SYS, "this process has run its boxes");
+	runs++;
 	memset(ret, 0, sizeof(*ret));
-	b.spec = spec; /* the rest is zero already; to zero it again would touch every page of it */
-	b.out = ret;
-	b.order = b.pidfd = b.signals = b.cwd = b.skeleton = -1;
-	b.args.stdio[0] = b.args.stdio[1] = b.args.stdio[2] = -1;
-	b.owner = io->owner;
-	b.owner_fd = io->owner ? io->owner->fd : -1;
+	b->spec = spec;
+	b->io = io;
+	b->out = ret;
+	b->order = b->pidfd = b->signals = b->cwd = b->skeleton = -1;
+	b->args.stdio[0] = b->args.stdio[1] = b->args.stdio[2] = -1;
+	b->owner = io->owner;
+	b->owner_fd = io->owner ? io->owner->fd : -1;
+	b->unclaimed = io->owner != NULL;
 	for (int i = 0; i < 3; i++)
-		relay_init(&b.relays[i], -1, -1);
-	b.args.root_caller = geteuid() != spec->outer_uid;
-	monitor_block_signals(&b);
-	if (start(&b, io, &why) < 0)
-		monitor_failed(&b, &why);
+		relay_init(&b->relays[i], -1, -1);
+	b->args.root_caller = geteuid() != spec->outer_uid;
+	monitor_block_signals(b);
+	if (start(b, io, &why) < 0)
+		monitor_failed(b, &why);
 	else
-		monitor_run(&b, io);
-	monitor_judge(&b);
+		monitor_run(b, io);
+	monitor_judge(b);
 	for (int i = 1; i < 3; i++)
-		if (b.relays[i].store)
-			relay_take(&b.relays[i], i == 1 ? &ret->out : &ret->err_out);
-	finish(&b);
+		if (b->relays[i].store)
+			relay_take(&b->relays[i], i == 1 ? &ret->out : &ret->err_out);
+	if (b->owner && !b->unclaimed)
+		b->owner->over(b->owner, ret);
+	finish(b);
 	return 0;
 }

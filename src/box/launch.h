@@ -14,15 +14,15 @@
 #include "box/spec.h"
 
 struct box_io {
-	int in, out, err;    /* the caller's, borrowed; in is -1 unless spec->interactive */
-	bool capture;	     /* keep stdout and stderr in the outcome instead of writing them */
-	bool direct;	     /* they become the command's own (in: -1 for an empty one), and box_run
-				closes them; not with a terminal */
-	struct winsize size; /* of the box's terminal, when the caller has none to ask */
-	struct box_owner *owner; /* NULL: none but the signals of this process */
+	int in, out, err;	 /* the caller's, borrowed; in is -1 unless spec->interactive */
+	bool capture;		 /* keep stdout and stderr in the outcome instead of writing them */
+	struct box_owner *owner; /* built ahead, for who claims it; NULL: the spec has it all */
+	struct winsize size;	 /* of the terminal of a claimed box */
 	char *title;		 /* see init_args */
 	size_t title_len;
 };
+
+#define BOX_RUNS_MAX 2 /* in one process: the second when the first was never claimed */
 
 /* 0 whenever there is an outcome, also for a box that never ran (its fault says why); -1 with *e
  * only when cloche itself could not go on. The outcome is the caller's: outcome_free. */

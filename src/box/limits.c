@@ -105,6 +105,11 @@ static void fill_rows(struct limits *l, const struct box_limits *want)
 	l->state[LIMIT_IO_WEIGHT].enforced = false;
 }
 
+void limits_timeout(struct limits *l, uint64_t timeout_us)
+{
+	l->state[LIMIT_TIMEOUT] = row(timeout_us, "deadline");
+}
+
 void limits_clear(struct limits *l)
 {
 	memset(l, 0, sizeof(*l));

@@ -173,6 +173,8 @@ int limits_displace(struct limits *l, int num, struct err *e);
  * kernel rung: ERR_MISSING naming what was tried and the fix. Fds are close-on-exec. On failure *l
  * is closed already. A memory or pids of 0 means the default, never "no limit". */
 int limits_set(struct limits *l, const struct box_limits *want, struct err *e);
+/* The deadline, when it is known only later. */
+void limits_timeout(struct limits *l, uint64_t timeout_us);
 /* After that: puts the child into the group where it was not born in it and can't enter by itself.
  * A rung that can't, can't be used: limits_set looks further. True in *ret when it was moved: it
  * can't leave again. On failure *l is closed already. */

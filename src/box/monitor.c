@@ -319,6 +319,8 @@ static int on_time(struct live *b)
 	const struct box_limits *l = &b->spec->limits;
 	int wait = b->started ? limits_period_ms(&b->limits) : -1;
 
+	if (b->unclaimed)
+		return -1;
 	if (!b->started) {
 		due = b->out->marks[MARK_BEGIN] + BUILD_DEADLINE_NS;
 		b->start_deadline = now >= due;
@@ -441,7 +443,8 @@ static void run_box(struct live *b, const struct box_io *io)
 		if (p[P_LIMITS].revents || limits_period_ms(&b->limits) >= 0)
 			check_limits(b);
 		move_streams(b, &p[P_STREAMS]);
-		if (p[P_ORDER].revents)
+		over = b->failed;
+		if (p[P_ORDER].revents && !over)
 			over = on_order(b, io);
 	}
 }

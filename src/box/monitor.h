@@ -22,9 +22,11 @@ struct live {
 	struct relay
 		relays[3]; /* stdin, stdout, stderr; with a terminal: [0] into it, [1] out of it */
 	struct terminal terminal;
+	const struct box_io *io;
 	struct box_owner *owner;
-	int owner_fd; /* -1: none, or it has nothing more to say */
-	pid_t pid;    /* init */
+	bool unclaimed; /* it waits for its owner to say what to run */
+	int owner_fd;	/* -1: none, or it has nothing more to say */
+	pid_t pid;	/* init */
 	int pidfd, order, signals;
 	int skeleton, cwd; /* what the child stood in, with its lock; the caller's own working
 			      directory meanwhile */
@@ -54,6 +56,9 @@ void monitor_order(struct live *b, const struct init_order *o);
 void monitor_obey(struct live *b);
 /* The command runs: tells the owner, and does what it has asked for meanwhile. */
 void monitor_owned(struct live *b);
+/* A pipe of root's could not be opened by its name (/dev/stdout) in the box: it becomes the box's
+ * user's. */
+void monitor_give(const struct live *b, int fd);
 void monitor_connected(struct live *b, const struct init_msg *m, const int *fds, size_t n);
 /* The box could not be started: ends whatever stands. */
 void monitor_failed(struct live *b, const struct err *why);

@@ -464,10 +464,10 @@ static const struct mount_rule *through_aliases(const struct mount_rules_ctx *c,
 static bool is_temporary(const struct mount_rules_ctx *c, const char *path)
 {
 	static const char owner[] = "/owner-", name[] = "/workspace-";
-	const char *last = strrchr(path, '/'), *at;
+	const char *last = strrchr(path, '/'), *number = last ? last + sizeof(name) - 1 : NULL, *at;
 
-	if (!last || strncmp(last, name, sizeof(name) - 1) != 0 ||
-	    strspn(last + sizeof(name) - 1, "0123456789") != strlen(last + sizeof(name) - 1))
+	if (!last || strncmp(last, name, sizeof(name) - 1) != 0 || !*number ||
+	    number[strspn(number, "0123456789")])
 		return false;
 	for (at = last; at > path && at[-1] != '/'; at--)
 		;
@@ -479,8 +479,8 @@ static bool is_temporary(const struct mount_rules_ctx *c, const char *path)
 		if (strcmp(c->places[i].name, PLACE_STATE) != 0 ||
 		    strncmp(path, c->places[i].path, n) != 0)
 			continue;
-		if (path + n == at - 1 ||
-		    (path + n + strlen("/runtime") == at - 1 && !strncmp(path + n, "/runtime", 8)))
+		if (path + n == at - 1 || (path + n + strlen("/runtime") == at - 1 &&
+					   !strncmp(path + n, "/runtime", strlen("/runtime"))))
 			return true;
 	}
 	return false;

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "box/monitor.h"
@@ -48,17 +50,84 @@ void monitor_owned(struct live *b)
 			obey_signal(b, sig);
 }
 
+void monitor_give(const struct live *b, int fd)
+{
+	struct stat st;
+
+	if (b->args.root_caller && fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode))
+		(void)!fchown(fd, b->spec->outer_uid, b->spec->outer_gid);
+}
+
+/* Nothing that comes after it matters, nor does the hang-up. */
+static void obey_end(struct live *b)
+{
+	b->owner_fd = -1;
+	b->cancelled = true;
+	monitor_kill(b);
+}
+
+/* To init, which waits for it behind its locks. */
+static void claim_send(struct live *b, struct box_claim *c)
+{
+	const struct box_spec *s = b->spec;
+	const struct init_order o = { .kind = ORDER_COMMAND,
+				      .tty = s->tty,
+				      .has_in = c->in >= 0,
+				      .has_code = c->code >= 0,
+				      .size = b->io->size };
+	const int rest[] = { c->in, c->out, c->err, c->code };
+	int fds[FD_PASS_MAX] = { c->words };
+	size_t n = 1;
+
+	for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++)
+		if (rest[i] >= 0)
+			fds[n++] = rest[i];
+	for (size_t i = 1; i < n; i++)
+		monitor_give(b, fds[i]);
+	/* An init that has failed meanwhile says so itself. */
+	(void)fd_send(b->order, &o, sizeof(o), fds, n);
+}
+
+/* What the start of this box costs begins here. */
+static void obey_claim(struct live *b)
+{
+	struct box_claim c = { -1, -1, -1, -1, -1 };
+	struct err e;
+	int r = b->owner->claim(b->owner, &c, &e);
+
+	if (r == 0) {
+		obey_end(b);
+		return;
+	}
+	b->unclaimed = false;
+	b->out->marks[MARK_BEGIN] = box_now();
+	b->owner_fd = b->owner->fd;
+	limits_timeout(&b->limits, b->spec->limits.timeout_us);
+	if (r > 0)
+		claim_send(b, &c);
+	else
+		monitor_failed(b, &e);
+	fd_close(&c.words);
+	fd_close(&c.in);
+	fd_close(&c.out);
+	fd_close(&c.err);
+	fd_close(&c.code);
+}
+
 void monitor_obey(struct live *b)
 {
-	struct box_order o = b->owner->take(b->owner);
+	struct box_order o;
 
+	if (b->unclaimed) {
+		obey_claim(b);
+		return;
+	}
+	o = b->owner->take(b->owner);
 	switch (o.kind) {
 	case BOX_ORDER_NONE:
 		return;
-	case BOX_ORDER_CANCEL: /* nothing that comes after it matters, nor does the hang-up */
-		b->owner_fd = -1;
-		b->cancelled = true;
-		monitor_kill(b);
+	case BOX_ORDER_CANCEL:
+		obey_end(b);
 		return;
 	case BOX_ORDER_SIGNAL:
 		obey_signal(b, o.sig);

@@ -195,19 +195,16 @@ static void plan_dev(struct plan *p, const struct box_spec *spec)
 	}
 }
 
-/* In memory whatever the root is. */
+/* For what comes with the command, in memory whatever the root is. */
 static void plan_code(struct plan *p, const struct box_spec *spec)
 {
-	struct op *op;
+	uint64_t most = BOX_CODE_MAX + 4096;
 
-	if (!spec->code)
+	if (!spec->takes_code)
 		return;
-	plan_op(p, OP_DIR, "dev/cloche")->mode = 0700;
-	plan_tmpfs(p, "dev/cloche", (spec->code_len | 4095) + 1, 0700, false);
-	op = plan_op(p, OP_FILE, BOX_CODE);
-	op->text = spec->code;
-	op->len = (uint32_t)spec->code_len;
-	op->mode = 0400;
+	plan_op(p, OP_DIR, BOX_CODE_DIR)->mode = 0700;
+	plan_tmpfs(p, BOX_CODE_DIR, spec->limits.root < most ? spec->limits.root : most, 0700,
+		   false);
 }
 
 static int plan_proc(struct plan *p, const struct box_spec *spec, struct err *e)
@@ -309,8 +306,8 @@ static void plan_deps(struct plan *p, const struct box_spec *spec)
 
 	if (r->kind != ROOTFS_HOST || (!r->lowers && !spec->setup))
 		return;
-	plan_make_dir(p, BOX_DEPS + 1);
-	op = plan_op(p, OP_LAYERS, BOX_DEPS + 1);
+	plan_make_dir(p, &BOX_DEPS[1]);
+	op = plan_op(p, OP_LAYERS, &BOX_DEPS[1]);
 	op->text = r->lowers;
 	if (r->lowers)
 		op->source = (int16_t)plan_source(p, r->dir, spec->root_check, false);

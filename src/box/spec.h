@@ -78,8 +78,10 @@ struct box_limits {
 };
 
 /* In /dev, which no mount of a caller's can cover. */
-#define BOX_CODE "dev/cloche/code"
+#define BOX_CODE_DIR "dev/cloche"
+#define BOX_CODE BOX_CODE_DIR "/code"
 #define BOX_CODE_MAX (64u << 20)
+#define BOX_WORDS_MAX (16u << 20) /* of a command, with its environment */
 
 /* What a set-up box writes is kept, in a directory of the caller's that holds these two: the upper
  * side of its root, and the overlay's own work directory. */
@@ -109,8 +111,7 @@ struct box_spec {
 	bool make_cwd;	      /* the root may lack it: made */
 	char *const *volumes; /* NULL-terminated, absolute: the image's places for data, made where
 				 missing and writable whatever the root is; NULL for none */
-	const char *code; /* a file of the box's own memory, BOX_CODE, holds these bytes; or NULL */
-	size_t code_len;
+	bool takes_code;      /* its command may come with a file, BOX_CODE (owner.h) */
 	int stop_signal; /* what is sent at the deadline when kill_after_us is set; 0: SIGTERM */
 	const char *home;
 	const char *hostname; /* "cloche" */

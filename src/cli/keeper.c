@@ -3,6 +3,7 @@
  * whoever does not read what a keeper says is taken for gone. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/sealed.h"
 #include "box/launch.h"
 #include "cli/outcome_json.h"
 #include "cli/outcome_notes.h"
@@ -26,12 +28,19 @@ struct keeper {
 	struct box_owner owner; /* first: it is what the box knows of a keeper */
 	struct prepared *p;
 	const struct run_options *o;
-	const struct spawn_call *c;
-	struct spawn_fds *f;
+	struct spawn_call c;
+	struct spawn_fds f;
+	struct box_io io;
 	struct ses_changes *changes;
 	int workspace; /* while its changes are tracked */
 	size_t notes_from;
+	bool claimed;
 };
+
+static struct keeper *keeper_of(struct box_owner *owner)
+{
+	return (struct keeper *)owner;
+}
 
 static struct box_order keeper_take(struct box_owner *owner)
 {
@@ -76,34 +85,21 @@ static int take_words(struct keeper *k, struct err *e)
 	struct box_spec *s = &k->p->spec;
 	struct spawn_words w;
 
-	if (spawn_words_read(k->f->words, &w, e) < 0)
+	if (spawn_words_read(k->f.words, &w, e) < 0)
 		return -1;
 	for (size_t i = 0; i < w.envc; i++)
 		if (env_add(k->p, w.env[i], e) < 0)
 			return -1;
-	if (k->c->flags & SPAWN_PTY && !env_has(k->p, "TERM") && env_add(k->p, "TERM=xterm", e) < 0)
+	if (k->c.flags & SPAWN_PTY && !env_has(k->p, "TERM") && env_add(k->p, "TERM=xterm", e) < 0)
 		return -1;
 	if (w.cwd && request_cwd(k->p, w.cwd, e) < 0)
 		return -1;
-	if (k->c->flags & SPAWN_CODE)
-		s->argv = runner_argv(k->c->language);
+	if (k->c.flags & SPAWN_CODE)
+		s->argv = runner_argv(k->c.language);
 	else if (w.argc > 0)
 		s->argv = w.argv;
 	else
 		return err_set(e, ERR_USAGE, "no command");
-	return 0;
-}
-
-static int take_code(struct keeper *k, struct err *e)
-{
-	static char none[1];
-	char *code;
-
-	if (!(k->c->flags & SPAWN_CODE))
-		return 0;
-	if (spawn_map(k->f->code, SPAWN_CODE_MAX, &code, &k->p->spec.code_len, e) < 0)
-		return err_prefix(e, "the code");
-	k->p->spec.code = code ? code : none;
 	return 0;
 }
 
@@ -113,7 +109,7 @@ static void track_begin(struct keeper *k)
 	const struct box_spec *s = &k->p->spec;
 	struct err e;
 
-	for (size_t i = 0; i < s->n_mounts && k->c->flags & SPAWN_TRACK; i++) {
+	for (size_t i = 0; i < s->n_mounts && k->c.flags & SPAWN_TRACK; i++) {
 		if (!s->mounts[i].workspace)
 			continue;
 		k->workspace = mount_open_checked(&s->mounts[i]);
@@ -128,7 +124,7 @@ static void track_begin(struct keeper *k)
 
 static int track_end(struct keeper *k)
 {
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 	uint64_t cut = 0;
 	struct json j;
 	struct err e;
@@ -154,68 +150,124 @@ static int track_end(struct keeper *k)
 	return -1;
 }
 
-_Noreturn static void finish(struct keeper *k, const struct box_outcome *out)
+/* The outcome goes out before the box's groups are taken down: nobody waits for that. */
+static void keeper_over(struct box_owner *owner, const struct box_outcome *out)
 {
+	struct keeper *k = keeper_of(owner);
 	const struct outcome_show show = { .timing = k->o->timing,
-					   .queued_us = k->c->queued_us,
+					   .queued_us = k->c.queued_us,
 					   .notes_from = k->notes_from };
-	int fds[2] = { -1, track_end(k) };
-	struct buf text;
+	_cleanup_buf_ struct buf text;
+	int fds[2];
 	struct err e;
 
+	outcome_notes(k->p, out, true);
+	fds[0] = -1;
+	fds[1] = track_end(k);
 	buf_init(&text, OUTCOME_MAX);
 	outcome_json(k->p, out, &show, &text);
 	if (!text.failed && spawn_memfd("outcome", text.data, text.len, &fds[0], &e) == 0)
 		tell(&k->owner, &(struct spawn_event){ .kind = SPAWN_OUTCOME }, fds,
 		     fds[1] < 0 ? 1 : 2);
-	_exit(0);
+	fd_close(&fds[0]);
+	fd_close(&fds[1]);
+	fd_close(&k->owner.fd);
 }
 
-static int begin(struct keeper *k, struct err *e)
+static int hand_over(struct keeper *k, struct box_claim *ret, struct err *e)
 {
-	struct box_spec *s = &k->p->spec;
+	const struct box_spec *s = &k->p->spec;
+	char *const dir[] = { (char *)(uintptr_t)s->cwd, NULL };
+	char *const *const lists[] = { s->argv, s->env, dir };
 
-	s->tty = k->c->flags & SPAWN_PTY;
-	s->interactive = k->c->flags & SPAWN_STDIN;
-	if (k->c->timeout_us != SPAWN_TIMEOUT_OWN)
-		s->limits.timeout_us = k->c->timeout_us;
-	if (take_words(k, e) < 0 || take_code(k, e) < 0)
+	if (sealed_words_make(lists, 3, BOX_WORDS_MAX, &ret->words, e) < 0)
 		return -1;
-	track_begin(k);
-	return 0;
+	ret->code = fd_steal(&k->f.code);
+	if (k->c.flags & SPAWN_PTY) {
+		k->io.in = fd_steal(&k->f.in);
+		k->io.out = fd_steal(&k->f.out);
+		return 1;
+	}
+	ret->in = fd_steal(&k->f.in);
+	ret->out = fd_steal(&k->f.out);
+	ret->err = fd_steal(&k->f.err);
+	return 1;
 }
 
-_Noreturn void keeper_main(struct prepared *p, const struct run_options *o,
-			   const struct spawn_call *c, struct spawn_fds *f)
+static int keeper_claim(struct box_owner *owner, struct box_claim *ret, struct err *e)
+{
+	struct keeper *k = keeper_of(owner);
+	struct box_spec *s = &k->p->spec;
+	int r = spawn_recv_call(owner->fd, &k->c, &k->f);
+
+	if (r <= 0)
+		return 0;
+	k->claimed = true;
+	fd_close(&owner->fd);
+	owner->fd = fd_steal(&k->f.control);
+	fcntl(owner->fd, F_SETFL, O_NONBLOCK);
+	s->tty = k->c.flags & SPAWN_PTY;
+	s->interactive = k->c.flags & SPAWN_STDIN;
+	k->io.size = (struct winsize){ .ws_row = k->c.rows, .ws_col = k->c.cols };
+	if (k->c.timeout_us != SPAWN_TIMEOUT_OWN)
+		s->limits.timeout_us = k->c.timeout_us;
+	r = take_words(k, e);
+	fd_close(&k->f.words);
+	if (r < 0) {
+		err_at(e, STAGE_SPEC);
+		return -1;
+	}
+	track_begin(k);
+	return hand_over(k, ret, e) < 0 ? err_at(e, STAGE_COMMAND) : 1;
+}
+
+/* Of a call for which no box could be built. */
+static void tell_why(struct keeper *k, struct box_outcome *out)
+{
+	struct box_claim none;
+	struct err e;
+	int r = keeper_claim(&k->owner, &none, &e);
+
+	if (r < 0)
+		outcome_refused(out, &e);
+	if (r != 0)
+		keeper_over(&k->owner, out);
+}
+
+_Noreturn void keeper_main(struct prepared *p, const struct run_options *o, int claims)
 {
 	static struct box_outcome out;
-	struct keeper k = { .owner = { .fd = f->control,
+	struct keeper k = { .owner = { .fd = claims,
+				       .claim = keeper_claim,
 				       .take = keeper_take,
 				       .started = keeper_started,
-				       .connected = keeper_connected },
+				       .connected = keeper_connected,
+				       .over = keeper_over },
 			    .p = p,
 			    .o = o,
-			    .c = c,
-			    .f = f,
+			    .f = { -1, -1, -1, -1, -1, -1 },
+			    .io = { .in = -1,
+				    .out = -1,
+				    .err = -1,
+				    .title = cli_title.start,
+				    .title_len = cli_title.len },
 			    .workspace = -1,
 			    .notes_from = p->n_notes };
-	struct box_io io = { .in = f->in,
-			     .out = f->out,
-			     .err = f->err,
-			     .direct = !(c->flags & SPAWN_PTY),
-			     .size = { .ws_row = c->rows, .ws_col = c->cols },
-			     .owner = &k.owner,
-			     .title = cli_title.start,
-			     .title_len = cli_title.len };
+	struct pollfd wait = { .fd = claims, .events = POLLIN };
 	struct err e;
 
 	signal(SIGPIPE, SIG_IGN);
-	fcntl(f->control, F_SETFL, O_NONBLOCK);
-	if (begin(&k, &e) < 0 || box_run(&p->spec, &io, &out, &e) < 0) {
-		err_at(&e, STAGE_SPEC);
-		outcome_refused(&out, &e);
-	} else {
-		outcome_notes(p, &out, true);
+	p->spec.takes_code = true;
+	k.io.owner = &k.owner;
+	/* What could not be built ahead may be possible by the time that somebody asks for it: that
+	 * box says why it is not. */
+	for (int i = 0; i < BOX_RUNS_MAX && !k.claimed; i++) {
+		if (i > 0 && poll(&wait, 1, -1) < 0)
+			break;
+		if (box_run(&p->spec, &k.io, &out, &e) < 0 || out.fault == FAULT_CANCELLED)
+			_exit(0);
 	}
-	finish(&k, &out);
+	if (!k.claimed)
+		tell_why(&k, &out);
+	_exit(0);
 }

@@ -60,7 +60,7 @@ static int run(int argc, char **argv)
 
 const struct opt_verb cli_serve_verb = {
 	.name = "serve",
-	.summary = "Run boxes for one client, over standard input and output (docs/PROTOCOL.md)",
+	.summary = "Run boxes for one client, over standard input and output",
 	.operands = "",
 	.rows = rows,
 	.n_rows = sizeof(rows) / sizeof(rows[0]),

@@ -1,6 +1,7 @@
 /* The spawner of a sandbox: parses and prepares once, as `cloche run` does before each box, and
- * then forks a keeper for each call. It is single-threaded and reads nothing that a box has
- * written.
+ * then forks a keeper for each call. From the first call on it forks them ahead, so that the next
+ * one finds its box built; from the second within a second on, two. It is single-threaded and reads
+ * nothing that a box has written.
  *
  * What may go wrong: it is killed, and its keepers with it (their death signal), and their boxes
  * with those; or the loop goes, which its socket tells: then every keeper is asked to end its box,
@@ -15,10 +16,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "box/init.h"
 #include "box/self.h"
 #include "cli/outcome_json.h"
 #include "cli/run_image.h"
@@ -28,6 +31,9 @@
 #define KEEPERS_MAX 4096
 #define HELLO_MAX (4u << 20)
 #define END_MS 10000 /* for keepers to end their boxes in order */
+#define AHEAD_MAX 2
+#define AHEAD_MS 5 /* a call that has just begun needs the processors itself */
+#define OFTEN_NS 1000000000ULL
 
 static struct prepared prepared; /* large; one a process */
 static struct run_options options;
@@ -37,6 +43,13 @@ static struct spawner {
 	sigset_t before;
 	pid_t keepers[KEEPERS_MAX];
 	size_t n;
+	struct {
+		pid_t pid;
+		int claims;
+	} ahead[AHEAD_MAX]; /* the oldest first */
+	size_t n_ahead, want;
+	uint64_t called; /* when the last call came, or 0 */
+	bool refill;	 /* some are wanted, once it is quiet */
 } spawner;
 
 /* The option that a message begins with ("--memory: ..."), without its dashes. */
@@ -155,21 +168,83 @@ static int die_with_owner(struct err *e)
 	return 0;
 }
 
-static void start_keeper(const struct spawn_call *c, struct spawn_fds *f)
+/* Where it takes its call from, or -1. `f` is what it must not hold. */
+static int start_keeper(pid_t *ret, struct spawn_fds *f)
 {
-	pid_t owner = getpid(), pid = spawner.n < KEEPERS_MAX ? fork() : -1;
+	int pair[2] = { -1, -1 };
+	pid_t owner = getpid(), pid;
 
+	if (spawner.n == KEEPERS_MAX ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -1;
+	pid = fork();
 	if (pid == 0) {
 		fd_close(&spawner.sock);
 		fd_close(&spawner.signals);
+		fd_close(&pair[0]);
+		spawn_fds_close(f);
+		for (size_t i = 0; i < spawner.n_ahead; i++)
+			fd_close(&spawner.ahead[i].claims);
 		sigprocmask(SIG_SETMASK, &spawner.before, NULL);
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != owner)
 			_exit(1);
-		keeper_main(&prepared, &options, c, f);
+		keeper_main(&prepared, &options, pair[1]);
 	}
-	if (pid > 0)
-		spawner.keepers[spawner.n++] = pid;
+	fd_close(&pair[1]);
+	if (pid < 0) {
+		fd_close(&pair[0]);
+		return -1;
+	}
+	spawner.keepers[spawner.n++] = *ret = pid;
+	return pair[0];
+}
+
+/* The i-th of those ahead is taken, or gone. */
+static void drop_ahead(size_t i)
+{
+	fd_close(&spawner.ahead[i].claims);
+	spawner.n_ahead--;
+	for (; i < spawner.n_ahead; i++)
+		spawner.ahead[i] = spawner.ahead[i + 1];
+	spawner.ahead[spawner.n_ahead].claims = -1;
+}
+
+static void fill_ahead(void)
+{
+	spawner.refill = false;
+	while (spawner.n_ahead < spawner.want) {
+		struct spawn_fds none = { -1, -1, -1, -1, -1, -1 };
+		pid_t pid;
+		int claims = start_keeper(&pid, &none);
+
+		if (claims < 0) /* without: each call has a box built for it */
+			return;
+		spawner.ahead[spawner.n_ahead].pid = pid;
+		spawner.ahead[spawner.n_ahead++].claims = claims;
+	}
+}
+
+static void start_call(const struct spawn_call *c, struct spawn_fds *f)
+{
+	uint64_t now = box_now();
+	bool given = false;
+	int claims;
+	pid_t pid;
+
+	while (spawner.n_ahead > 0 && !given) { /* one that was killed takes nothing */
+		given = spawn_send_call(spawner.ahead[0].claims, c, f) == 0;
+		drop_ahead(0);
+	}
+	if (!given) {
+		claims = start_keeper(&pid, f);
+		if (claims >= 0)
+			(void)!spawn_send_call(claims, c, f);
+		fd_close(&claims);
+	}
 	spawn_fds_close(f); /* without a keeper that is the end of the call */
+	spawner.want = spawner.called && now - spawner.called < OFTEN_NS ? AHEAD_MAX : 1;
+	spawner.called = now;
+	spawner.refill = true;
 }
 
 static void reap(void)
@@ -179,12 +254,18 @@ static void reap(void)
 
 	while (read(spawner.signals, &si, sizeof(si)) == sizeof(si))
 		;
-	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
 		for (size_t i = 0; i < spawner.n; i++)
 			if (spawner.keepers[i] == pid) {
 				spawner.keepers[i] = spawner.keepers[--spawner.n];
 				break;
 			}
+		for (size_t i = 0; i < spawner.n_ahead; i++)
+			if (spawner.ahead[i].pid == pid) {
+				drop_ahead(i);
+				break;
+			}
+	}
 }
 
 /* Every box first, then this. */
@@ -192,6 +273,8 @@ static void end_all(void)
 {
 	struct pollfd p = { .fd = spawner.signals, .events = POLLIN };
 
+	while (spawner.n_ahead > 0)
+		drop_ahead(0);
 	for (size_t i = 0; i < spawner.n; i++)
 		kill(spawner.keepers[i], SIGTERM);
 	while (spawner.n > 0 && poll(&p, 1, END_MS) > 0)
@@ -206,7 +289,11 @@ static int serve(void)
 	struct spawn_fds f;
 
 	for (;;) {
-		if (poll(p, 2, -1) < 0)
+		int n = poll(p, 2, spawner.refill ? AHEAD_MS : -1);
+
+		if (n == 0)
+			fill_ahead();
+		if (n <= 0)
 			continue;
 		if (p[1].revents) {
 			struct signalfd_siginfo si;
@@ -217,12 +304,14 @@ static int serve(void)
 			reap();
 			if (end)
 				break;
+			if (spawner.refill && !p[0].revents)
+				fill_ahead();
 		}
 		if (p[0].revents) {
 			int r = spawn_recv_call(spawner.sock, &c, &f);
 
 			if (r > 0)
-				start_keeper(&c, &f);
+				start_call(&c, &f);
 			else if (r == 0 || (errno != ENOMEM && errno != ENOBUFS))
 				break;
 		}

@@ -6,7 +6,6 @@
 
 extern const struct opt_verb cli_spawn_verb;
 
-/* A keeper: a fork of the spawner, which runs one call and ends. `p` is the sandbox's, and this
- * process's own copy. It takes the descriptors over. */
-_Noreturn void keeper_main(struct prepared *p, const struct run_options *o,
-			   const struct spawn_call *c, struct spawn_fds *f);
+/* A keeper: a fork of the spawner, which builds a box, runs in it the one call that comes over
+ * `claims`, and ends. `p` is the sandbox's, and this process's own copy. */
+_Noreturn void keeper_main(struct prepared *p, const struct run_options *o, int claims);

@@ -353,6 +353,8 @@ void request_hints(struct prepared *p)
 {
 	const size_t max = sizeof(p->notes) / sizeof(p->notes[0]);
 
+	if (!p->spec.argv[0])
+		return;
 	if (!p->spec.setup && p->n_notes < max)
 		hint_packages(p);
 	for (size_t i = 0; p->spec.argv[i] && i < 8 && p->n_notes < max; i++)

@@ -41,10 +41,11 @@ struct img_unpack_how {
 			      stay the caller's. None: the layer has to stand by itself */
 	size_t n_lowers;
 	bool lax_end; /* as tar_lax_end: the caller compares the archive's digest */
-	bool files;   /* no layer, but the files of a workspace: names are nothing but names (there
-			 are no whiteouts), and what no such archive of ours has is refused: devices,
-			 FIFOs, a name given twice. The directory may be changed by others meanwhile:
-			 nothing outside it is touched then, either */
+	/* No layer, but the files of a workspace: names are nothing but names (there are no
+	 * whiteouts), and what no such archive of ours has is refused: devices, FIFOs, a name given
+	 * twice. Others may change the directory meanwhile: nothing outside it is touched then,
+	 * either. */
+	bool files;
 };
 
 /* What was done, and what was left out. */

@@ -84,6 +84,11 @@ static int find(struct job *j, const char *text, struct err *e)
 	if (img_store_find_id(&j->s, j->named.id, &j->record, e) < 0 ||
 	    img_store_hold(&j->s, &j->record, j->held, &j->n_held, e) < 0)
 		return err_prefix(e, "image %s", text);
+	if (j->record.host)
+		return err_set(
+			e, ERR_REFUSED,
+			"image %s: it stands on the host image, which is this machine's own /usr; run its setup where it is wanted",
+			text);
 	if (j->named.by_id)
 		return img_store_each_name(&j->s, add_name, j, e) < 0 ? -1 : 0;
 	memcpy(name.id, j->named.id, sizeof(name.id));

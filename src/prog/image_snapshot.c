@@ -89,6 +89,8 @@ static int fail(const struct err *e)
 /* For good. An owner who has no number here can't be become: see session/workspace_impl.h. */
 static int become_owner(struct ses_workspace *w, struct err *e)
 {
+	pid_t parent = getppid();
+
 	if (ses_workspace(WORKSPACE_FD, w, e) < 0)
 		return -1;
 	if (w->give) {
@@ -105,7 +107,11 @@ static int become_owner(struct ses_workspace *w, struct err *e)
 	if (ses_workspace(WORKSPACE_FD, w, e) < 0 || img_confine_ready(e) < 0 ||
 	    img_confine_rights(e) < 0)
 		return -1;
-	return 0;
+	/* Who changes ids forgets that he is to end with his parent; by this signal we still clean
+	 * up. */
+	if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0)
+		return err_sys(e, "ask to be ended with the parent");
+	return getppid() == parent ? 0 : err_set(e, ERR_SYS, "nobody waits for it");
 }
 
 static int put(void *ctx, const void *data, size_t n, struct err *e)

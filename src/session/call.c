@@ -63,8 +63,14 @@ static int take_order(struct call *c, const struct request *r, struct ses_error 
 	return words_of(r, o, &c->fds.words, e);
 }
 
-static int admit(const struct session *s, struct ses_error *e)
+static int admit(const struct session *s, const struct request *r, struct ses_error *e)
 {
+	if (s->held_bytes + r->n > SES_HELD_BYTES)
+		return ses_error_set(e, SES_BUSY, "other payloads take all the room");
+	if (s->kept_bytes > SES_KEPT_BYTES)
+		return ses_error_set(
+			e, SES_BUSY,
+			"the output of calls that nobody has waited for takes all the room");
 	if (s->calls >= SES_CALLS_MAX || s->queued >= s->queue_max)
 		return ses_error_set(e, SES_BUSY, "%u calls run and %u wait: no more can", s->boxes,
 				     s->queued);
@@ -104,7 +110,7 @@ void call_begin(struct session *s, const struct request *r)
 
 	if (!sb)
 		return;
-	if (admit(s, &e) < 0) {
+	if (admit(s, r, &e) < 0) {
 		reply_fail(s, r->id, &e);
 		return;
 	}
@@ -126,6 +132,8 @@ void call_begin(struct session *s, const struct request *r)
 	c->pending.cancel = cancel_by;
 	pending_add(s, &c->pending, r->id, c);
 	c->next_of_sandbox = sb->calls;
+	c->held = r->n;
+	s->held_bytes += c->held;
 	sb->calls = c;
 	sb->n_calls++;
 	s->calls++;
@@ -213,6 +221,14 @@ static void lost(struct call *c, const char *why)
 	call_ended(c);
 }
 
+/* The spawner has them, or nobody needs them any more. */
+static void give_fds_up(struct call *c)
+{
+	spawn_fds_close(&c->fds);
+	c->s->held_bytes -= c->held;
+	c->held = 0;
+}
+
 static void call_start(struct call *c)
 {
 	struct sandbox *sb = c->sb;
@@ -236,7 +252,7 @@ static void call_start(struct call *c)
 		lost(c, "the sandbox's spawner takes no calls");
 		return;
 	}
-	spawn_fds_close(&c->fds);
+	give_fds_up(c);
 }
 
 static void send_order(struct call *c, enum spawn_kind kind, int sig, int rows, int cols)
@@ -348,7 +364,7 @@ static void call_ended(struct call *c)
 	c->state = CALL_ENDED;
 	s->boxes--;
 	leave_spawner(c);
-	spawn_fds_close(&c->fds);
+	give_fds_up(c);
 	port_end(c);
 	close_control(c);
 	call_stdin_end(c);
@@ -370,8 +386,11 @@ void call_streams_done(struct call *c)
 	if (c->err.kept.store)
 		relay_take(&c->err.kept, &c->result.err);
 	c->state = CALL_KEPT;
-	if (c->background)
+	if (c->background) {
+		c->kept = c->result.out.len + c->result.err.len;
+		c->s->kept_bytes += c->kept;
 		out_frame(&c->s->out, call_event(c, "ended"));
+	}
 	pump_drop(&c->pump);
 	if (!c->background || c->wait.id)
 		pump_wait(c->s, &c->pump, call_send, c);
@@ -399,7 +418,8 @@ void call_drop(struct call *c)
 	else if (c->state < CALL_ENDED)
 		s->boxes--;
 	leave_spawner(c);
-	spawn_fds_close(&c->fds);
+	give_fds_up(c);
+	s->kept_bytes -= c->kept;
 	port_end(c);
 	close_control(c);
 	call_stdin_end(c);

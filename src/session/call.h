@@ -41,6 +41,8 @@ struct call {
 
 	struct spawn_call order;
 	struct spawn_fds fds; /* until the spawner has them */
+	size_t held;	      /* bytes of them */
+	size_t kept;	      /* bytes of output that wait for `wait` */
 	uint64_t queued_at;
 	int control;
 	struct source control_src;

@@ -184,6 +184,7 @@ static void stdin_answer(struct call *c)
 		return;
 	pending_drop(c->s, &c->in_pending);
 	reply_done(c->s, id, json_pack("{s:I}", "size", (json_int_t)c->in_at));
+	c->s->held_bytes -= c->in_n;
 	free(c->in_data);
 	c->in_data = NULL;
 	c->in_at = c->in_n = 0;
@@ -254,14 +255,16 @@ void call_stdin(struct call *c, const struct request *r)
 		reply_done(c->s, r->id, json_pack("{s:i}", "size", 0));
 		return;
 	}
-	if (r->n > 0 && !(c->in_data = malloc(r->n))) {
-		reply_refuse(c->s, r->id, SES_SYSTEM, "out of memory");
+	if (c->s->held_bytes + r->n > SES_HELD_BYTES ||
+	    (r->n > 0 && !(c->in_data = malloc(r->n)))) {
+		reply_refuse(c->s, r->id, SES_BUSY, "other payloads take all the room");
 		return;
 	}
 	if (r->n > 0)
 		memcpy(c->in_data, r->bytes, r->n);
 	c->in_at = 0;
 	c->in_n = r->n;
+	c->s->held_bytes += r->n;
 	c->in_eof = request_bool(r, "eof", false);
 	pending_add(c->s, &c->in_pending, r->id, c);
 	if (c->in >= 0)

@@ -32,7 +32,8 @@ struct ses_error {
 
 /* "mount_refused". */
 const char *ses_error_name(enum ses_error_type type);
-/* Of an error of the workspace's files (ERR_PATH, ERR_NOT_FOUND, ...) or of the machine. Returns -1. */
+/* Of an error of the workspace's files (ERR_PATH, ERR_NOT_FOUND, ...) or of the machine. Returns
+ * -1. */
 struct err;
 int ses_error_err(struct ses_error *e, const struct err *why);
 /* Fills *e, made printable, with nothing but type and message. Returns -1. */

@@ -105,16 +105,17 @@ static json_t *choices(const char *list)
 
 static json_t *row_json(const struct ses_option *row)
 {
+	const bool later = row->kind == KIND_LATER, range = row->max > 0;
 	char expects[300];
 
 	ses_option_expects(row, expects);
-	return json_pack("{s:s, s:s, s:o, s:s?, s:s, s:o*, s:f*, s:s?, s:b, s:b, s:s, s:s}", "name",
+	return json_pack("{s:s, s:s, s:o, s:s*, s:s, s:o*, s:o*, s:s*, s:b, s:b, s:s, s:s}", "name",
 			 row->name, "type", ses_option_json(row), "default",
 			 json_loads(row->dflt, JSON_DECODE_ANY, NULL), "null_is", row->null_is,
 			 "allowed", expects, "choices", row->choices ? choices(row->choices) : NULL,
-			 "min", row->min, "word", row->word, "config",
-			 !row->here && row->kind != KIND_LATER, "supported",
-			 row->kind != KIND_LATER, "since", row->since, "help", row->help);
+			 "min", range ? json_real(row->min) : NULL, "word", row->word, "config",
+			 !row->here && !later, "supported", !later, "since", row->since, "help",
+			 row->help);
 }
 
 static int json(struct buf *b)

@@ -156,10 +156,13 @@ static bool next_change(struct result *r, const char **ret, size_t *ret_n)
 static void read_cut(struct result *r)
 {
 	static const char foot[] = "],\"cut\":";
-	const char *p = r->changes + r->changes_at, *end = r->changes + r->changes_n;
+	const char *p, *end;
 
-	if (!r->changes || (size_t)(end - p) < sizeof(foot) ||
-	    memcmp(p, foot, sizeof(foot) - 1) != 0)
+	if (!r->changes)
+		return;
+	p = r->changes + r->changes_at;
+	end = r->changes + r->changes_n;
+	if ((size_t)(end - p) < sizeof(foot) || memcmp(p, foot, sizeof(foot) - 1) != 0)
 		return;
 	for (p += sizeof(foot) - 1; p < end && *p >= '0' && *p <= '9'; p++)
 		if (r->files_cut < INT32_MAX)

@@ -404,7 +404,9 @@ static void settle(struct session *s)
 	out_flush(&s->out);
 	if (s->out.failed)
 		end_session(s, 0);
-	loop_want(&s->loop, &s->out_src, out_waiting(&s->out) > 0 ? EPOLLOUT : 0);
+	/* Whoever still waits for room after so many turns goes on in the next round. */
+	loop_want(&s->loop, &s->out_src,
+		  out_waiting(&s->out) > 0 || s->room.next != &s->room ? EPOLLOUT : 0);
 	/* A client that is gone is noticed even while nothing is read of it. */
 	loop_want(&s->loop, &s->in_src,
 		  out_room(&s->out) && !s->stalled ? EPOLLIN | EPOLLRDHUP : EPOLLRDHUP);

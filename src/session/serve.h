@@ -29,8 +29,9 @@
 #define SES_PENDING_MAX 8192   /* requests without an answer */
 #define SES_SANDBOXES_MAX 1024 /* open at once */
 #define SES_UPLOADS_MAX 64     /* requests whose payload is not whole yet */
-#define SES_UPLOAD_BYTES (256u << 20)
-#define SES_WINDOW (1u << 20) /* un-acknowledged live output of a call */
+#define SES_HELD_BYTES (256u << 20) /* of payloads that nobody else has yet */
+#define SES_KEPT_BYTES (1u << 30)   /* of output that waits for a `wait` */
+#define SES_WINDOW (1u << 20)	    /* un-acknowledged live output of a call */
 
 struct session;
 
@@ -82,7 +83,7 @@ struct session {
 	unsigned stalled; /* processes that have to take more before a request is read */
 	struct upload *uploads;
 	unsigned n_uploads;
-	size_t upload_bytes;
+	size_t held_bytes, kept_bytes;
 	struct state_owner owner; /* where temporary workspaces are; made at first use */
 	bool owned;
 };

@@ -2,159 +2,48 @@
 #include "session/spawn.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-
-#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+#include "base/sealed.h"
 
 const char *const spawn_language_names[SPAWN_LANGUAGE_N] = { "python", "bash", "sh", "node" };
 
-/* Ahead of the strings in the memfd of words. */
-struct words_head {
-	uint32_t argc, envc, cwd;
-};
-
-static int memfd_open(const char *name, struct err *e)
-{
-	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	return fd < 0 ? err_sys(e, "make a memory file") : fd;
-}
-
 int spawn_memfd(const char *name, const void *data, size_t n, int *ret, struct err *e)
 {
-	_cleanup_fd_ int fd = memfd_open(name, e);
-
-	if (fd < 0)
-		return -1;
-	if (fd_write_all(fd, data, n) < 0 || fcntl(fd, F_ADD_SEALS, SEALS) < 0)
-		return err_sys(e, "fill a memory file");
-	*ret = fd_steal(&fd);
-	return 0;
+	return sealed_make(name, data, n, ret, e);
 }
 
 int spawn_map(int fd, size_t max, char **ret, size_t *ret_n, struct err *e)
 {
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-	void *map;
-
-	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)
-		return err_set(e, ERR_SYS, "what came is no sealed memory file");
-	if (st.st_size < 0 || (uint64_t)st.st_size > max)
-		return err_set(e, ERR_SYS, "what came is larger than %zu bytes", max);
-	*ret = NULL;
-	*ret_n = 0;
-	if (st.st_size == 0)
-		return 0;
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-	if (map == MAP_FAILED)
-		return err_sys(e, "map what came");
-	*ret = map;
-	*ret_n = (size_t)st.st_size;
-	return 0;
-}
-
-/* Strings, each with its NUL; the count of them in *ret. */
-static int put_words(int fd, char *const *v, uint32_t *ret, size_t *total)
-{
-	for (*ret = 0; v && v[*ret]; ++*ret) {
-		size_t n = strlen(v[*ret]) + 1;
-
-		if (n > SPAWN_WORDS_MAX - *total) {
-			errno = E2BIG;
-			return -1;
-		}
-		*total += n;
-		if (fd_write_all(fd, v[*ret], n) < 0)
-			return -1;
-	}
-	return 0;
+	return sealed_map(fd, max, ret, ret_n, e);
 }
 
 int spawn_words_make(char *const *argv, char *const *env, const char *cwd, int *ret, struct err *e)
 {
 	char *const dir[] = { (char *)(uintptr_t)cwd, NULL };
-	_cleanup_fd_ int fd = memfd_open("words", e);
-	struct words_head h = { 0 };
-	size_t total = sizeof(h);
+	char *const *const lists[] = { argv, env, dir };
 
-	if (fd < 0)
-		return -1;
-	if (fd_write_all(fd, &h, sizeof(h)) < 0 || put_words(fd, argv, &h.argc, &total) < 0 ||
-	    put_words(fd, env, &h.envc, &total) < 0 || put_words(fd, dir, &h.cwd, &total) < 0)
-		return err_sys(e, "hand over the command's words");
-	if (pwrite(fd, &h, sizeof(h), 0) != sizeof(h) || fcntl(fd, F_ADD_SEALS, SEALS) < 0)
-		return err_sys(e, "hand over the command's words");
-	*ret = fd_steal(&fd);
-	return 0;
-}
-
-/* The next string, or NULL when there is none that ends. */
-static char *next_word(char **at, const char *end)
-{
-	char *s = *at, *nul = s < end ? memchr(s, '\0', (size_t)(end - s)) : NULL;
-
-	if (nul)
-		*at = nul + 1;
-	return nul;
-}
-
-static char **take_words(char **at, const char *end, uint32_t n)
-{
-	char **v;
-
-	if (n > (size_t)(end - *at)) /* each is a byte at least */
-		return NULL;
-	v = calloc((size_t)n + 1, sizeof(*v));
-	for (uint32_t i = 0; v && i < n; i++) {
-		v[i] = *at;
-		if (!next_word(at, end)) {
-			free(v);
-			return NULL;
-		}
-	}
-	return v;
+	return sealed_words_make(lists, 3, SPAWN_WORDS_MAX, ret, e);
 }
 
 int spawn_words_read(int fd, struct spawn_words *ret, struct err *e)
 {
-	struct words_head h;
-	struct spawn_words w;
-	char *map, *at, *end, **dir;
-	size_t n;
+	char **lists[3];
+	size_t counts[3];
 
-	if (spawn_map(fd, SPAWN_WORDS_MAX, &map, &n, e) < 0)
+	if (sealed_words_read(fd, SPAWN_WORDS_MAX, 3, lists, counts, e) < 0)
 		return -1;
-	if (n < sizeof(h))
-		goto bad;
-	memcpy(&h, map, sizeof(h));
-	at = map + sizeof(h);
-	end = map + n;
-	w = (struct spawn_words){ .argc = h.argc, .envc = h.envc };
-	w.argv = take_words(&at, end, h.argc);
-	w.env = w.argv ? take_words(&at, end, h.envc) : NULL;
-	dir = w.env && h.cwd <= 1 ? take_words(&at, end, h.cwd) : NULL;
-	if (dir && at == end) {
-		w.cwd = dir[0];
-		free(dir);
-		*ret = w;
-		return 0;
-	}
-	free(dir);
-	free(w.env);
-	free(w.argv);
-bad:
-	if (map)
-		munmap(map, n);
-	return err_set(e, ERR_SYS, "the command's words can't be read");
+	if (counts[2] > 1)
+		return err_set(e, ERR_SYS, "the words of the command can't be read");
+	*ret = (struct spawn_words){ .argv = lists[0],
+				     .env = lists[1],
+				     .cwd = lists[2][0],
+				     .argc = counts[0],
+				     .envc = counts[1] };
+	return 0;
 }
 
 /* The members of `f` in their order: which of them a call with these flags brings. */

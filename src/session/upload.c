@@ -28,7 +28,7 @@ static void upload_free(struct upload *u)
 			break;
 		}
 	s->n_uploads--;
-	s->upload_bytes -= u->n;
+	s->held_bytes -= u->n;
 	pending_drop(s, &u->pending);
 	fd_close(&u->memfd);
 	json_decref(u->head);
@@ -87,8 +87,8 @@ static void upload_more(struct session *s, void *owner, const struct request *r)
 		fail(u, SES_TOO_LARGE, "the payload is larger than 67108864 bytes");
 		return;
 	}
-	if (s->upload_bytes + r->n > SES_UPLOAD_BYTES) {
-		fail(u, SES_BUSY, "other payloads that are not whole yet take all the room");
+	if (s->held_bytes + r->n > SES_HELD_BYTES) {
+		fail(u, SES_BUSY, "other payloads take all the room");
 		return;
 	}
 	if (fd_write_all(u->memfd, r->bytes, r->n) < 0) {
@@ -96,7 +96,7 @@ static void upload_more(struct session *s, void *owner, const struct request *r)
 		return;
 	}
 	u->n += r->n;
-	s->upload_bytes += r->n;
+	s->held_bytes += r->n;
 	if (!r->more)
 		finish(u);
 }

@@ -1,8 +1,9 @@
 /* Layers of hostile images, unpacked into a directory below /dev/shm or /tmp, over a layer that has links and a file. The first byte chooses
  * the size of the pieces; checksums are mended as in fuzz_tar. What lies beside the layer's directory must stay as it was, no file may have a
- * set-id bit, no device may be there but whiteouts. */
+ * set-id bit, no device may be there but whiteouts. Or archives of a workspace's files: then there is nothing but files, links and directories. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int base = -1, lower = -1;
+static bool files;
 static char place[64];
 
 /* Looks at all and removes it. */
@@ -35,6 +37,7 @@ static void clear(int dir)
 		must(fstatat(fd, ent->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0);
 		must(S_ISDIR(st.st_mode) || !(st.st_mode & 06000));
 		must(!S_ISBLK(st.st_mode) && (!S_ISCHR(st.st_mode) || st.st_rdev == 0));
+		must(!files || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode));
 		if (!S_ISDIR(st.st_mode)) {
 			must(unlinkat(fd, ent->d_name, 0) == 0);
 			continue;
@@ -105,6 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			mend(copy + at);
 	over.lowers = &lower;
 	over.n_lowers = data[0] & 1; /* alone, or over the other */
+	over.files = files = (data[0] & 3) == 2;
 	s = (struct served){ copy, size - 1, data[0] ? data[0] * 16u : 1 };
 	must(mkdirat(base, "layer", 0700) == 0);
 	layer = openat(base, "layer", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -117,6 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	must(fchmod(layer, 0700) == 0);
 	clear(layer);
+	files = false;
 	close(layer);
 	must(unlinkat(base, "layer", AT_REMOVEDIR) == 0);
 	outside_is_untouched();

@@ -30,6 +30,8 @@ NOT_RUN = {
     "cloche run --image local/with-git -- git --version": "long/test_setup_packages.py does it",
     "cloche setup --image python:3.12-slim --name np -- pip install numpy": "long/test_setup_packages.py does the like",
     "cloche setup --image node:22-slim --name ts -- npm install -g typescript": "long/test_setup_packages.py does the like",
+    "cloche setup --name rich -- pip install rich": "needs a network; test_setup_host.py does the like",
+    "cloche run --image local/rich -- python3 -c 'import rich'": "needs a network; test_setup_host.py does the like",
     "cloche run --image local/np -- python3 -c 'import numpy'": "long/test_setup_packages.py does the like",
 }
 
@@ -65,7 +67,8 @@ def bench(tmp_path_factory):
     (d / "bin" / "cloche").symlink_to(boxlib.CLOCHE)
     for name, text in (("script.py", "print('hello')\n"), ("job.py", "print('hello')\n"), ("main.py", "print('hello')\n"),
                        ("test.sh", "echo hello\n"), ("build.sh", "echo hello\n"), (".env", "A=1\n"), ("vars.env", "A=1\n"),
-                       ("data.csv", "a,b\n1,2\n"), ("input.txt", "text\n"), ("cloche.yaml", "defaults:\n  memory_mb: 256\n"), ("Makefile", "all:\n\techo made\ntest:\n\techo tested\n")):
+                       ("cloche.yaml", "defaults:\n  memory_mb: 600\n"),
+                       ("data.csv", "a,b\n1,2\n"), ("input.txt", "text\n"), ("Makefile", "all:\n\techo made\ntest:\n\techo tested\n")):
         (d / name).write_text(text if name[-3:] != ".sh" else "#!/bin/sh\n" + text)
         (d / name).chmod(0o755)
     for name in ("src", "data", "out", "project", "work", "rootfs", "input", "output"):

@@ -13,6 +13,7 @@ SAYS = {
     "ci-build.sh": [r"hello from a box"],
     "untrusted-review.sh": [r"ended: by itself, with 0", r"refused: ptrace by", r"list the homes -> \['user'\]",
                             r"password hashes -> No such file", r"own source -> Read-only file system", r"call home -> Network is unreachable"],
+    "serve-client.pl": [r"says: 3 words", r"changed: created upper.txt", r"read: ONE TWO THREE", r"refused: escape_blocked"],
     "rootfs.sh": [r"uid=0", r"etc in the box: .*No such file", r"etc outside: group passwd"],
 }
 
@@ -28,7 +29,8 @@ def test_example(name, tmp_path):
     assert name != "rootfs.sh" or shutil.which("busybox"), "tools/deps test installs busybox"
     env = boxlib.base_env()
     env["PATH"] = f"{tmp_path}/bin:{env['PATH']}"
-    r = subprocess.run(["sh", str(EXAMPLES / name)], cwd=tmp_path, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+    language = "perl" if name.endswith(".pl") else "sh"
+    r = subprocess.run([language, str(EXAMPLES / name)], cwd=tmp_path, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
                        timeout=2 * boxlib.HANG, check=False)
     assert r.returncode == 0, r.stdout + r.stderr
     for line in SAYS[name]:

@@ -1,6 +1,7 @@
 """`cloche serve` and clients that are wrong, slow, many, or gone: typed errors before anything is started, bounded memory, nothing left."""
 import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -152,6 +153,22 @@ def test_the_largest_frame_is_taken():
         assert s.answer(n)["error"]["type"] == "option"
 
 
+def test_a_workspace_that_was_exchanged_is_judged_anew(serve, ws):
+    (ws / "w").mkdir()
+    (ws / "w" / "f").write_text("x")
+    kept, late = serve.open(workspace=str(ws / "w")), serve.open(workspace=str(ws / "w"))
+    assert serve.ask("stat", sandbox=kept, path="f")["file"]["size"] == 1
+    (ws / "w").rename(ws / "moved")
+    (ws / "w").symlink_to("/etc")
+    assert serve.ask("stat", sandbox=late, path="passwd")["error"]["type"] == "mount_refused"
+    assert serve.ask("stat", sandbox=kept, path="passwd")["error"]["type"] == "not_found", "the one that was given is still the one"
+    assert serve.ask("stat", sandbox=kept, path="f")["file"]["size"] == 1
+    r = serve.run(late, "cat", "/workspace/passwd")
+    assert r["fault"]["type"] == "startup_failed" and r["fault"]["stage"] == "workspace", r
+    for sb in (kept, late):
+        serve.ask("close", sandbox=sb)
+
+
 # ---- many ----
 
 def test_two_hundred_at_once():
@@ -259,6 +276,23 @@ def test_a_payload_that_never_ends(serve):
         assert serve.answer(n)["error"]["type"] == "cancelled"
 
 
+def test_payloads_that_wait_are_bounded_together():
+    with serving.Serve("--boxes", "1") as s:
+        sb, part = s.open(), b"#" * (1 << 20)
+        running = s.request("run", sandbox=sb, argv=["sleep", "600"])
+        s.wait_event(running, "started")
+        calls = []
+        for _ in range(5):
+            calls.append(s.request("run_code", part, sandbox=sb, language="sh", more=True))
+            for i in range(59):
+                s.send({"id": calls[-1], "op": "more", "more": i < 58}, part)
+        assert s.answer(calls[4])["error"]["type"] == "busy"
+        assert s.ask("info")["queued"] == 4
+        s.ask("cancel", call=running)
+        assert [s.result(n)["exit_code"] for n in calls[:4]] == [0] * 4
+        assert s.code(sb, "echo on", language="sh")["stdout"] == b"on\n"
+
+
 # ---- the end ----
 
 def busy(s):
@@ -272,11 +306,15 @@ def busy(s):
     s.ask("write_file", b"x", sandbox=sb, path="f")
     s.request("write_file", b"x", sandbox=sb, path="g", more=True)
     s.request("run_code", b"x", sandbox=sb, more=True)
+    s.request("fork", sandbox=sb)
+    s.request("snapshot", sandbox=sb, file=f"/tmp/{MARK}-{os.getpid()}.tar.gz")
     s.request("open")
     return sb
 
 
 def nothing_left(pids):
+    for draft in pathlib.Path("/tmp").glob(f"{MARK}-{os.getpid()}.*"):
+        draft.unlink()  # the archive, or, of one that was killed, its beginning
     assert boxlib.wait_for(lambda: not boxlib.find_marked(MARK)), "processes of a box are left"
     assert boxlib.wait_for(lambda: not [p for p in pids if os.path.exists(f"/proc/{p}") and alive(p)]), "processes of the session are left"
 

@@ -199,10 +199,11 @@ def test_failures_as_json(small):
 
 
 @pytest.mark.parametrize("args, words", [
-    (["--name", "x", "--", "true"], "needs --image"),
+    (["--", "true"], "needs --name"),
+    (["--bytecode"], "needs --image"),
     (["--image", "small", "--", "true"], "needs --name"),
     (["--image", "small", "--name", "x"], "needs a command"),
-    (["--image", "host", "--name", "x", "--", "true"], "--image host"),
+    (["--image", "host", "--bytecode"], "needs --image"),
     (["--image", "small", "--name", "../x", "--", "true"], "--name"),
     (["--image", "small", "--name", "Large", "--", "true"], "--name"),
     (["--image", "small", "--name", "x@sha256:" + "0" * 64, "--", "true"], "--name"),

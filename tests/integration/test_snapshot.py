@@ -287,26 +287,40 @@ def test_layers_that_are_hostile(place):
                 assert path.is_symlink() or path.is_dir() or path.is_file(), (name, path)
 
 
-def test_told_to_end(place):
+@pytest.mark.parametrize("how", ["by a signal", "by its parent's death"])
+def test_told_to_end(place, how):
     """While it unpacks: the workspace is as it was, and nothing is left of the draft."""
     ws, archive = place / "ws", place / "a.tar"
     (ws / "kept").write_text("kept")
     before = described(ws)
+    if os.geteuid() == 0:
+        os.chown(ws, 12345, 23456)  # who becomes another is to end all the same
     os.mkfifo(place / "slow")
     # Opened for both, so that the other end need not be there yet.
     fd = os.open(place / "slow", os.O_RDWR)
     os.write(fd, hostile.head("f", size=1 << 20) + b"x" * 2048)
     d = os.open(ws, os.O_RDONLY | os.O_DIRECTORY)
-    p = run_with((d, fd), "restore")
+    parent = None
+    if how == "by a signal":
+        p = run_with((d, fd), "restore")
+    else:
+        parent = subprocess.Popen(["/bin/sh", "-c", '"$0" restore 3<"$1" 4<>"$2"; :', PROGRAM, ws, place / "slow"], stdin=subprocess.DEVNULL)
     deadline = time.monotonic() + boxlib.HANG
     while not list(ws.glob(".cloche-restore-*/new/f")):
-        assert time.monotonic() < deadline and p.poll() is None
+        assert time.monotonic() < deadline and (parent or p).poll() is None
         time.sleep(0.01)
-    p.send_signal(signal.SIGTERM)
-    said = finish(p, rc=1)
-    assert "told to end" in said["message"]
+    if parent:
+        parent.kill()
+        parent.wait()
+        while list(ws.glob(".cloche-restore-*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    else:
+        p.send_signal(signal.SIGTERM)
+        assert "told to end" in finish(p, rc=1)["message"]
     os.close(fd)
     os.close(d)
+    os.chown(ws, os.geteuid(), os.getegid())
     assert described(ws) == before
     archive.write_bytes(tar(entry("f", "x")))
     restore(ws, archive)

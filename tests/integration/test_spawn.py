@@ -215,7 +215,7 @@ def test_side_by_side(plain):
     began = time.monotonic()
     calls = [plain.call("sh", "-c", f"echo {i}; sleep 2") for i in range(8)]
     assert all(c.until(lambda c=c: c.started) for c in calls)
-    alive = len(plain.keepers())
+    alive = len(plain.busy())
     assert [c.wait().out for c in calls] == [f"{i}\n" for i in range(8)]
     assert alive == 8 or time.monotonic() - began > 2
 

@@ -248,6 +248,10 @@ class Spawner:
     def code(self, text, language="python", **kw):
         return self.run(code=text.encode(), language=language, **kw)
 
+    def busy(self):
+        """The keepers whose box has a command; the others have been built ahead."""
+        return {pid for pid in self.keepers() if len(boxlib.children_of(pid)) > 1}
+
     def keepers(self):
         """Their pids; they are known to boxlib from then on."""
         try:

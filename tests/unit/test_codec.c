@@ -8,6 +8,7 @@
 #include <zstd.h>
 
 #include "image/codec.h"
+#include "image/encode.h"
 #include "image/sha256.h"
 
 #define EMPTY_SUM "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -392,8 +393,77 @@ START_TEST(names)
 }
 END_TEST
 
+/* The other direction: what is encoded is decoded to the same, and is the same each time. */
+static int take(void *ctx, const void *data, size_t n, struct err *e)
+{
+	struct bytes *b = ctx;
+
+	if (b->fails)
+		return err_set(e, ERR_SYS, "the sink said so");
+	add(b, data, n);
+	return 0;
+}
+
+START_TEST(test_encode)
+{
+	static const size_t pieces[] = { 1, 511, 70000, 1u << 20 };
+	size_t n = 1u << 20, piece = pieces[_i % 4];
+	enum img_codec codec = (enum img_codec)(_i / 4);
+	uint8_t *plain = malloc(n), *back = malloc(n);
+	struct bytes out[2] = { bytes_new(), bytes_new() };
+	struct img_decoded done;
+	struct err e;
+
+	for (size_t i = 0; i < n; i++)
+		plain[i] = i < n / 2 ? (uint8_t)(i * i >> 7) : 0;
+	for (int k = 0; k < 2; k++) {
+		_cleanup_encoder_ struct img_encoder *c = NULL;
+		const struct tar_sink sink = { take, &out[k] };
+		uint64_t bytes = 0;
+
+		ck_assert_int_eq(img_encoder_open(codec, &sink, &c, &e), 0);
+		for (size_t at = 0; at < n; at += piece)
+			ck_assert_int_eq(img_encoder_write(c, plain + at, n - at < piece ? n - at : piece, &e), 0);
+		ck_assert_int_eq(img_encoder_finish(c, &bytes, &e), 0);
+		ck_assert_uint_eq(bytes, out[k].n);
+	}
+	ck_assert(out[0].n == out[1].n && !memcmp(out[0].data, out[1].data, out[0].n));
+	{
+		_cleanup_decoder_ struct img_decoder *d = NULL;
+		const struct tar_source source = { read_piece, &out[0] };
+		size_t got = 0;
+		ssize_t r;
+
+		ck_assert_int_eq(img_decoder_open(&source, UINT64_MAX, n, &d, &e), 0);
+		while ((r = img_decoder_read(d, back + got, n - got > 0 ? n - got : 1, &e)) > 0)
+			got += (size_t)r;
+		ck_assert_msg(r == 0, "%s", e.msg);
+		ck_assert_uint_eq(got, n);
+		ck_assert_int_eq(memcmp(plain, back, n), 0);
+		ck_assert_int_eq(img_decoder_finish(d, &done, &e), 0);
+		ck_assert_int_eq(done.codec, codec);
+	}
+	/* A sink that is full. */
+	out[1].fails = true;
+	{
+		_cleanup_encoder_ struct img_encoder *c = NULL;
+		const struct tar_sink sink = { take, &out[1] };
+		uint64_t bytes;
+
+		ck_assert_int_eq(img_encoder_open(codec, &sink, &c, &e), 0);
+		ck_assert(img_encoder_write(c, plain, n, &e) < 0 || img_encoder_finish(c, &bytes, &e) < 0);
+		ck_assert_str_eq(e.msg, "the sink said so");
+	}
+	free(out[0].data);
+	free(out[1].data);
+	free(plain);
+	free(back);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
+	tcase_add_loop_test(tc, test_encode, 0, 4 * IMG_CODEC_N);
 	tcase_add_test(tc, sums);
 	tcase_add_test(tc, each_form_gives_back_what_went_in);
 	tcase_add_test(tc, short_streams);

@@ -146,6 +146,24 @@ START_TEST(every_class_has_name_and_advice)
 }
 END_TEST
 
+/* What is made for boxes, and nothing around it. */
+START_TEST(temporary_workspaces)
+{
+	static const char *const others[] = { "owner-1-2.0", "owner-1-2.0/workspace-3/x", "owner-1-2.0/workspace-", "owner-1-2.0/workspace-x",
+					      "owner-1-2.0/other", "workspace-3", "x/owner-1-2.0/workspace-3", "xowner-1-2.0/workspace-3" };
+	char at[512];
+
+	snprintf(at, sizeof(at), "%s/cloche/owner-1-2.0/workspace-3", runtime);
+	ck_assert_int_eq(make_dirs(at), 0);
+	passes(at, true);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		snprintf(at, sizeof(at), "%s/cloche/%s", runtime, others[i]);
+		ck_assert_int_eq(make_dirs(at), 0);
+		refused(at, false, "cloche's own state");
+	}
+}
+END_TEST
+
 START_TEST(places)
 {
 	char state[256], other[256];
@@ -231,6 +249,7 @@ static void fill(TCase *tc)
 	tcase_add_test(tc, every_rule_refuses_and_its_neighbour_passes);
 	tcase_add_test(tc, every_class_has_name_and_advice);
 	tcase_add_test(tc, places);
+	tcase_add_test(tc, temporary_workspaces);
 	tcase_add_test(tc, identity_not_only_names);
 	tcase_add_test(tc, moved_directories);
 }

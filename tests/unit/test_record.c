@@ -100,6 +100,26 @@ static const struct {
 	{ HEAD "layer d0123456789abcdef0123 " ID " x\n", false },
 };
 
+START_TEST(test_what_the_layers_are)
+{
+	struct img_record r = { 0 };
+	_cleanup_buf_ struct buf text;
+
+	/* a root of their own, but where it says that they are added to the host image; and nothing else */
+	ck_assert_int_eq(img_record_read(HEAD LAYER, strlen(HEAD LAYER), &r, &e), 0);
+	ck_assert(!r.host);
+	img_record_free(&r);
+	ck_assert_int_eq(img_record_read(HEAD "root host\n" LAYER, strlen(HEAD "root host\n" LAYER), &r, &e), 0);
+	ck_assert(r.host);
+	buf_init(&text, IMG_RECORD_MAX);
+	ck_assert_int_eq(img_record_write(&r, &text, &e), 0);
+	ck_assert_ptr_nonnull(strstr(text.data, "\nroot host\n"));
+	img_record_free(&r);
+	assert_refused(img_record_read(HEAD "root x\n" LAYER, strlen(HEAD "root x\n" LAYER), &r, &e), &e, ERR_REFUSED);
+	assert_refused(img_record_read(HEAD "root\n" LAYER, strlen(HEAD "root\n" LAYER), &r, &e), &e, ERR_REFUSED);
+}
+END_TEST
+
 START_TEST(test_form)
 {
 	struct img_record r = { 0 };
@@ -152,6 +172,7 @@ END_TEST
 static void fill(TCase *tc)
 {
 	tcase_add_test(tc, test_round_trip);
+	tcase_add_test(tc, test_what_the_layers_are);
 	tcase_add_loop_test(tc, test_form, 0, sizeof(records) / sizeof(*records));
 	tcase_add_test(tc, test_bounds);
 }

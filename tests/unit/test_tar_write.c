@@ -123,8 +123,49 @@ START_TEST(test_xattrs)
 }
 END_TEST
 
+/* A sparse file: its pieces where they were, and its size; as many as there may be, too. */
+START_TEST(test_sparse)
+{
+	static struct tar_entry en = { .type = TAR_FILE, .mode = 0600, .size = UINT64_C(1) << 40 };
+	static struct tar_piece pieces[TAR_SPARSE_MAX - 1];
+	size_t n = _i == 0 ? 1 : _i == 1 ? 3 : TAR_SPARSE_MAX - 1, got_n;
+	const struct tar_entry *got;
+	const void *data;
+	uint64_t at;
+	struct tar *t;
+
+	name(en.path, _i == 1 ? 300 : 7);
+	buf_init(&made, 8 << 20);
+	served = 0;
+	for (size_t i = 0; i < n; i++)
+		pieces[i] = (struct tar_piece){ i * 8192 + 4096, _i == 0 ? 0 : 5 };
+	ck_assert_int_eq(tar_put_sparse(&sink, &en, pieces, n, &e), 0);
+	for (size_t i = 0; i < n && _i > 0; i++)
+		ck_assert_int_eq(put(NULL, "piece", 5, &e), 0);
+	ck_assert_int_eq(tar_put_padding(&sink, _i == 0 ? 0 : 5 * n, &e), 0);
+	ck_assert(tar_put_file(&sink, "y", "z", 1, &e) == 0 && tar_put_end(&sink, &e) == 0);
+	ck_assert_int_eq(tar_open(&source, UINT64_MAX, &t, &e), 0);
+	ck_assert_msg(tar_next(t, &got, &e) == 0, "%s", e.msg);
+	ck_assert_str_eq(got->path, en.path);
+	ck_assert_uint_eq(got->size, en.size);
+	ck_assert_uint_eq(got->mode, 0600);
+	for (size_t i = 0; i < n && _i > 0; i++) {
+		ck_assert(tar_data(t, &at, &data, &got_n, &e) == 0 && got_n > 0 && got_n <= 5 && at == pieces[i].offset);
+		ck_assert_int_eq(memcmp(data, "piece", got_n), 0);
+		/* A piece may come in two where the buffer ends. */
+		if (got_n < 5)
+			ck_assert(tar_data(t, &at, &data, &got_n, &e) == 0 && at > pieces[i].offset && at + got_n == pieces[i].offset + 5);
+	}
+	ck_assert(tar_data(t, &at, &data, &got_n, &e) == 0 && got_n == 0);
+	ck_assert(tar_next(t, &got, &e) == 0 && got && !strcmp(got->path, "y") && got->size == 1);
+	tar_free(&t);
+	buf_free(&made);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
+	tcase_add_loop_test(tc, test_sparse, 0, 3);
 	tcase_add_loop_test(tc, test_entry, 0, sizeof(rows) / sizeof(*rows));
 	tcase_add_test(tc, test_xattrs);
 }

@@ -55,7 +55,9 @@ class Task {
 	#stopInput = null;
 	id = 0;
 
-	constructor(client, options) {
+	/* `owner`: a sandbox, which is not forgotten while this is not. */
+	constructor(client, options, owner) {
+		this.owner = owner;
 		const { onStdout, onStderr, onProgress, signal, stdin, stream } = options;
 		for (const [option, given] of Object.entries({ onStdout, onStderr, onProgress, signal: signal?.addEventListener }))
 			if (!absent(options[option]) && typeof given !== "function") throw new OptionError(`${option}: not what it has to be`, { option });

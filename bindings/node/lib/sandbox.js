@@ -27,6 +27,11 @@ function translate(given) {
 	return sent;
 }
 
+/* Sandboxes that nobody holds any more are closed. */
+const forgotten = new FinalizationRegistry(({ client, sandbox }) => {
+	if (!client.dead) client.request("close", { sandbox }).done.catch(() => {});
+});
+
 class Sandbox {
 	#options;
 	#sent;
@@ -66,6 +71,7 @@ class Sandbox {
 	#is({ sandbox, ...about }) {
 		this.#id = sandbox;
 		this.#about = camelKeys(about);
+		forgotten.register(this, { client: this.#client, sandbox }, this);
 	}
 	/* All its boxes are ended, and what it had on the disk is removed; a workspace that was named stays. */
 	close() { return this.#closing ??= this.#close(); }
@@ -78,6 +84,7 @@ class Sandbox {
 	async #drop() {
 		const sandbox = this.#id;
 		this.#id = 0;
+		forgotten.unregister(this);
 		if (sandbox && !this.#client.dead) await this.#client.request("close", { sandbox }).done;
 	}
 	async #ready(signal) {
@@ -97,12 +104,12 @@ class Sandbox {
 	async #call(op, options, given, payload) {
 		const { onStdout = this.#options.onStdout, onStderr = this.#options.onStderr, stdin } = options;
 		if (stdin === true) throw new OptionError("stdin: what to send, not true: only start() gives somebody who writes later", { option: "stdin" });
-		const task = new Task(await this.#ready(options.signal), { ...options, onStdout, onStderr });
+		const task = new Task(await this.#ready(options.signal), { ...options, onStdout, onStderr }, this);
 		return task.finish(task.begin(op, { sandbox: this.#id, ...given }, { payload, feature: op, most: this.#most() }));
 	}
 	async start(argv, options = {}) {
 		const payload = words(argv, "start");
-		const task = new Task(await this.#ready(options.signal), only(options, [...CALL_OPTIONS, "stream"], "start"));
+		const task = new Task(await this.#ready(options.signal), only(options, [...CALL_OPTIONS, "stream"], "start"), this);
 		const done = task.begin("start", { sandbox: this.#id }, { payload, feature: "background" });
 		try {
 			await done;
@@ -153,7 +160,7 @@ class Sandbox {
 	}
 	async setup(command, options = {}) {
 		const given = only(options, ["timeoutS", "onStdout", "onStderr", "onProgress", "signal"], "setup");
-		const task = new Task(await this.#ready(given.signal), given);
+		const task = new Task(await this.#ready(given.signal), given, this);
 		const done = task.begin("setup", { sandbox: this.#id, command: text(command, "command") }, { feature: "setup" });
 		return task.finish(done, ({ layer, found, fault }) => camelKeys({ layer, found, fault }));
 	}

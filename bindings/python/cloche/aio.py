@@ -55,13 +55,12 @@ class AsyncSandbox:
     async def _open(self, work: Work) -> None:
         if self._work is not None:
             raise Closed("it was opened before: make another one", "closed")
-        progress = self._callbacks["on_progress"]
+        self._opened(work, await work.ask({"op": "open", "options": self._given}, each=self._progress))
 
-        def each(frame: Frame) -> None:
-            if progress is not None and frame.head.get("event") == "progress":
-                progress({k: v for k, v in frame.head.items() if k not in ("id", "event")})
-        head = await work.ask({"op": "open", "options": self._given}, each=each)
-        self._opened(work, head)
+    def _progress(self, frame: Frame) -> None:
+        told = self._callbacks["on_progress"]
+        if told is not None and frame.head.get("event") == "progress":
+            told({k: v for k, v in frame.head.items() if k not in ("id", "event")})
 
     def _opened(self, work: Work, head: Json) -> None:
         self._work, self._number = work, get(head, "sandbox", int)
@@ -257,12 +256,9 @@ class AsyncSandbox:
 
     # The rest.
 
-    async def setup(self, command: str, timeout_s: Optional[float] = None, on_output: Optional[Callable[[bytes], None]] = None) -> SetupResult:
+    async def setup(self, command: str, timeout_s: Optional[float] = None) -> SetupResult:
         """See `Sandbox.setup`."""
-        def each(frame: Frame) -> None:
-            if on_output is not None and frame.payload:
-                on_output(frame.payload)
-        head = await self._ask("setup", each=each, command=command, timeout_s=timeout_s, stream=True if on_output else None)
+        head = await self._ask("setup", each=self._progress, command=command, timeout_s=timeout_s)
         fault = part(head, "fault")
         return SetupResult(maybe(head, "layer", str), bool(maybe(head, "found", bool)), SandboxFault.read(fault) if fault is not None else None)
 

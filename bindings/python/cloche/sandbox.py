@@ -1,7 +1,7 @@
 """`Sandbox`: the blocking face. Each method runs what stands in aio.py with a mailbox that holds up the thread."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from .aio import AsyncProcess, AsyncSandbox
 from .calls import Work
@@ -121,10 +121,10 @@ class Sandbox:
         other._it = now(self._it.fork())
         return other
 
-    def setup(self, command: str, timeout_s: Optional[float] = None, on_output: Optional[Callable[[bytes], None]] = None) -> SetupResult:
+    def setup(self, command: str, timeout_s: Optional[float] = None) -> SetupResult:
         """Runs a shell command that installs something, with the network, once: later calls have what it left, and a later sandbox with the
-        same image and command finds it made. The same as the option `setup`."""
-        return now(self._it.setup(command, timeout_s, on_output))
+        same image and command finds it made. The same as the option `setup`; what it printed is in the `fault` of one that failed."""
+        return now(self._it.setup(command, timeout_s))
 
     def info(self) -> Dict[str, Any]:
         """`options` as they hold, `image`, `limits`, and what else the program tells of it."""

@@ -57,7 +57,8 @@ def items(o: Any, name: str) -> List[Any]:
 class SandboxFault:
     """Why the sandbox, not the code, ended a call. `type` is one of timeout, oom, workspace_full, escape_blocked, killed, init_lost,
     exec_failed, startup_failed, cancelled. `message` is one line for people. The others are None where they say nothing: `stage` of a
-    start that failed, `syscall` and `comm` of an escape, `limit` that was hit, `filled_by` (anonymous, tmpfs, shm) of an oom."""
+    start that failed, `output`, the end of what a `setup` that failed had printed, `syscall` and `comm` of an escape, `limit` that was
+    hit, `filled_by` (anonymous, tmpfs, shm) of an oom."""
     type: str
     message: str
     stage: Optional[str] = None
@@ -65,10 +66,11 @@ class SandboxFault:
     comm: Optional[str] = None
     limit: Optional[str] = None
     filled_by: Optional[str] = None
+    output: Optional[str] = None
 
     @classmethod
     def read(cls, o: Any) -> SandboxFault:
-        rest = (maybe(o, k, str) for k in ("stage", "syscall", "comm", "limit", "filled_by"))
+        rest = (maybe(o, k, str) for k in ("stage", "syscall", "comm", "limit", "filled_by", "output"))
         return cls(get(o, "type", str), get(o, "message", str), *rest)
 
 
