@@ -94,19 +94,19 @@ int sealed_words_read(int fd, size_t max, unsigned n, char **ret[], size_t ret_c
 {
 	uint32_t counts[SEALED_LISTS_MAX] = { 0 };
 	char **lists[SEALED_LISTS_MAX] = { NULL };
-	size_t len, head = n * sizeof(counts[0]);
+	size_t len = 0, head = n * sizeof(counts[0]);
 	bool whole = true;
-	char *map, *at;
+	char *map = NULL, *at = NULL;
 
 	if (sealed_map(fd, max, &map, &len, e) < 0)
 		return -1;
-	if (len >= head) {
+	if (map && len >= head) {
 		memcpy(counts, map, head);
 		at = map + head;
 		for (unsigned i = 0; whole && i < n; i++)
 			whole = (lists[i] = take_words(&at, map + len, counts[i]));
 	}
-	if (len < head || !whole || at != map + len) {
+	if (!at || !whole || at != map + len) {
 		for (unsigned i = 0; i < n && lists[i]; i++)
 			munmap(lists[i], ((size_t)counts[i] + 1) * sizeof(char *));
 		if (map)

@@ -91,8 +91,7 @@ int setup_host(struct img_record *ret, struct err *e)
 	for (size_t i = 0; i < N(looks); i++)
 		if (img_words_add(&r.env, looks[i], strlen(looks[i]), e) < 0)
 			return -1;
-	*ret = r;
-	r = (struct img_record){ 0 };
+	*ret = img_record_steal(&r);
 	return 0;
 }
 

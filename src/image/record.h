@@ -60,6 +60,14 @@ struct img_record {
 /* Frees the lists and clears all; harmless on a zeroed one. */
 void img_record_free(struct img_record *r);
 #define _cleanup_img_record_ __attribute__((cleanup(img_record_free)))
+/* Hands over what *r owns; nothing is left to be freed. */
+static inline struct img_record img_record_steal(struct img_record *r)
+{
+	struct img_record v = *r;
+
+	*r = (struct img_record){ 0 };
+	return v;
+}
 
 /* Writes the record as text; `out` was born with IMG_RECORD_MAX or more. -1 with ERR_REFUSED when
  * it is no record that could be read again. */

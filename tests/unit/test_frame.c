@@ -1,4 +1,5 @@
 /* Frames at their bounds, and the table of requests. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "session/request.h"
@@ -25,6 +26,7 @@ static void feed(const char *data, size_t n)
 
 static void begin(void)
 {
+	frame_reader_close(&in);
 	ck_assert_int_eq(frame_reader_open(&in), 0);
 }
 
@@ -71,6 +73,7 @@ START_TEST(bounds)
 	text[FRAME_LINE_MAX - 2] = '}';
 	text[FRAME_LINE_MAX - 1] = '\n';
 	ck_assert_int_eq(whole(text, FRAME_LINE_MAX, &f), 1);
+	frame_free(&f);
 	text[FRAME_LINE_MAX - 1] = ' ';
 	ck_assert_int_eq(whole(text, FRAME_LINE_MAX - 1, &f), 0);
 	ck_assert_int_eq(whole(text, FRAME_LINE_MAX, &f), -1);
@@ -86,6 +89,7 @@ START_TEST(bounds)
 		ck_assert_int_eq(frame_next(&in, &f, &e), 1);
 		ck_assert_uint_eq(f.n, sizeof(bytes));
 		ck_assert(f.bytes[0] == 'a' + i && memcmp(f.bytes, bytes, f.n) == 0);
+		frame_free(&f);
 	}
 }
 END_TEST
@@ -112,6 +116,7 @@ START_TEST(deep_enough)
 	struct frame f;
 
 	ck_assert_int_eq(whole(text, sizeof(text) - 1, &f), 1);
+	frame_free(&f);
 }
 END_TEST
 
@@ -124,9 +129,12 @@ START_TEST(lines)
 	line = frame_line(o, 5, true, &n);
 	ck_assert_uint_eq(n, strlen("{\"id\":1,\"bytes\":5}\n"));
 	ck_assert(memcmp(line, "{\"id\":1,\"bytes\":5}\n", n) == 0);
+	free(line);
 	memset(large, 'x', FRAME_LINE_MAX - 1);
 	json_object_set_new(o, "x", json_string(large));
 	ck_assert_ptr_null(frame_line(o, 0, false, &n));
+	free(large);
+	json_decref(o);
 }
 END_TEST
 
@@ -137,6 +145,7 @@ static int request(const char *text, struct request *r)
 	static struct frame f;
 	uint64_t id;
 
+	frame_free(&f);
 	ck_assert_int_eq(whole(text, strlen(text), &f), 1);
 	return request_read(&f, r, &id, &e);
 }

@@ -17,6 +17,7 @@ START_TEST(defaults)
 	ck_assert(!names("network") && !names("supervised") && !names("no-pyc-cache") && !names("deps-writable") && !names("require-limits"));
 	ck_assert(!names("env") && !names("workspace") && !names("image") && !names("pull") && !names("user") && !names("cpus"));
 	ck_assert_uint_eq(json_object_size(o.effective), ses_option_n);
+	ses_options_free(&o);
 	ck_assert_int_eq(ses_options_parse(NULL, &o, &e), 0);
 }
 END_TEST

@@ -1,4 +1,5 @@
 /* An outcome on its way to the client: what it becomes, and that a client who is slow gets all of it. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -53,6 +54,8 @@ static void send_all(void)
 		o.at = o.len = 0;
 	} while (!done);
 	ck_assert(!frame_begun(&in));
+	frame_reader_close(&in);
+	out_close(&o);
 }
 
 static json_t *nth(size_t i, const char *event)
@@ -95,6 +98,7 @@ START_TEST(more_than_there_is_room_for)
 
 	ck_assert_int_eq(result_read(&r, OUTCOME, strlen(OUTCOME), &e), 0);
 	r.err = (struct box_stream){ .data = map(large, n), .mapped = n, .len = n, .head_len = n };
+	free(large);
 	send_all();
 	ck_assert_uint_eq(payload, n);
 }
