@@ -67,11 +67,14 @@ static void fail_all(struct files *f, enum ses_error_type type, const char *mess
 	struct ses_error e;
 
 	while (f->ops) {
-		if (f->ops->by)
-			reply_refuse(f->s, f->ops->pending.id, SES_CANCELLED, "cancelled");
+		struct file_op *op = f->ops;
+
+		f->ops = op->next;
+		if (op->by)
+			reply_refuse(f->s, op->pending.id, SES_CANCELLED, "cancelled");
 		else
-			reply_refuse(f->s, f->ops->pending.id, type, "%s", message);
-		op_free(f->ops);
+			reply_refuse(f->s, op->pending.id, type, "%s", message);
+		op_free(op);
 	}
 	f->fork = NULL;
 	if (!to)

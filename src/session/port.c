@@ -230,7 +230,7 @@ void port_open(struct call *c, const struct request *r)
 {
 	struct port *p;
 	unsigned n = 0;
-	uint16_t number;
+	uint16_t number = 0;
 	struct err e;
 
 	for (p = c->ports; p; p = p->next)

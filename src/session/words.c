@@ -8,13 +8,6 @@
 
 #define ARGS_MAX 65536
 
-static void drop(char ***v)
-{
-	free(*v);
-	*v = NULL;
-}
-#define _cleanup_vector_ __attribute__((cleanup(drop)))
-
 static int bad_words(struct ses_error *e)
 {
 	static const char allowed[] = "words that end by a NUL each, the first one not empty";
@@ -111,19 +104,27 @@ static int env_of(const struct request *r, const struct ses_options *o, char ***
 	return 0;
 }
 
-int words_of(const struct request *r, const struct ses_options *o, int *ret, struct ses_error *e)
+static int make(char *const *argv, char *const *env, const char *cwd, int *ret, struct ses_error *e)
 {
-	_cleanup_vector_ char **argv = NULL, **env = NULL;
-	char *text = NULL;
 	struct err why;
-	int rc;
 
-	if (argv_of(r, &argv, e) < 0 || env_of(r, o, &env, &text, e) < 0)
-		return -1;
-	rc = spawn_words_make(argv, env, request_str(r, "cwd"), ret, &why);
-	free(text);
-	if (rc < 0 && why.num == E2BIG)
+	if (spawn_words_make(argv, env, cwd, ret, &why) == 0)
+		return 0;
+	if (why.num == E2BIG)
 		return ses_error_set(e, SES_TOO_LARGE, "argv and env: more than %u bytes together",
 				     SPAWN_WORDS_MAX);
-	return rc < 0 ? ses_error_set(e, SES_SYSTEM, "%s", why.msg) : 0;
+	return ses_error_set(e, SES_SYSTEM, "%s", why.msg);
+}
+
+int words_of(const struct request *r, const struct ses_options *o, int *ret, struct ses_error *e)
+{
+	char **argv = NULL, **env = NULL, *text = NULL;
+	int rc = -1;
+
+	if (argv_of(r, &argv, e) == 0 && env_of(r, o, &env, &text, e) == 0)
+		rc = make(argv, env, request_str(r, "cwd"), ret, e);
+	free(argv);
+	free(env);
+	free(text);
+	return rc;
 }

@@ -21,8 +21,7 @@ extern char **environ;
 void worker_fork(struct worker *w, const struct request *r)
 {
 	_cleanup_fd_ int path = w->to ? path_open_nolinks(w->to, O_DIRECTORY) : -1;
-	_cleanup_fd_ int fd =
-		path < 0 ? -1 : openat(path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_fd_ int fd = path < 0 ? -1 : openat(path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct ses_workspace to;
 	struct err e;
 
@@ -157,7 +156,7 @@ static void snapshot(struct worker *w, const struct request *r, const char *form
 	const char *file = request_str(r, "file");
 	const char *const words[3] = { "snapshot", "--format", format };
 	struct draft d;
-	json_t *said;
+	json_t *said = NULL;
 	struct err e;
 
 	if (draft_open(file, &d, &e) < 0) {
@@ -199,7 +198,7 @@ void worker_restore(struct worker *w, const struct request *r)
 	/* What is no plain file is not waited for. */
 	_cleanup_fd_ int fd = open(file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct stat st;
-	json_t *said;
+	json_t *said = NULL;
 	struct err e;
 
 	hold_end(SIG_BLOCK);

@@ -275,7 +275,8 @@ static int read_stream(struct reader *r, struct ses_yaml **root, struct err *e)
 			started = true;
 		} else if (!end && ev.type != YAML_STREAM_START_EVENT &&
 			   ev.type != YAML_DOCUMENT_END_EVENT) {
-			rc = read_node(r, &ev, 0, root, e);
+			rc = *root ? at_mark(&ev.start_mark, e, "a second value: one is all")
+				   : read_node(r, &ev, 0, root, e);
 		}
 		yaml_event_delete(&ev);
 		if (end || rc < 0)
