@@ -157,8 +157,9 @@ await sbx.start(["sleep", "%s"]);
 def test_a_sandbox_that_nobody_holds_is_closed(script, home):
     """But not while a process of it is held, or a call runs."""
     r = script("""
-import { execFileSync } from "node:child_process";
-const kept = () => execFileSync("find", [process.env.CLOCHE_HOME, "-name", "kept"]).length > 0;
+import { spawnSync } from "node:child_process";
+// What goes while find looks is a complaint of find's.
+const kept = () => spawnSync("find", [process.env.CLOCHE_HOME, "-name", "kept"]).stdout.length > 0;
 await (async () => { await (await new Sandbox().open()).writeFile("kept", "x"); })();
 const held = await (await new Sandbox().open()).start(["sleep", "MARK"]);
 const running = new Sandbox().run(["sh", "-c", "sleep MARK & sleep 2; echo whole"]);
