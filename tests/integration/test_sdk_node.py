@@ -54,6 +54,20 @@ def script(tmp_path):
     return run
 
 
+@pytest.mark.parametrize("lead", ["on PATH alone", "by CLOCHE_BIN", "by both"])
+def test_the_command_of_the_package_never_starts_itself(tmp_path, lead):
+    """With no program in the package it must not find itself, by whichever name it may be found."""
+    shim = PACKAGE / "bin" / "cloche.js"
+    (tmp_path / "cloche").symlink_to(shim)
+    path = f"{tmp_path}:{pathlib.Path(NODE).parent}"
+    env = {"PATH": path if lead != "by CLOCHE_BIN" else os.environ["PATH"], "CLOCHE_BIN": str(shim) if lead != "on PATH alone" else ""}
+    r = node(shim, "version", env=env)
+    assert r.rc == 125 and len(r.err.splitlines()) == 1, r
+    # The control: the program itself is started.
+    r = node(shim, "version", env={"PATH": path})
+    assert r.rc == 0 and r.out.startswith(b"cloche "), r
+
+
 # The client alone.
 
 # Who calls makes no difference there: the other versions are run once.
