@@ -279,6 +279,9 @@ static void end_all(void)
 		kill(spawner.keepers[i], SIGTERM);
 	while (spawner.n > 0 && poll(&p, 1, END_MS) > 0)
 		reap();
+	/* And what their boxes' first processes still take down. */
+	while (waitpid(-1, NULL, WNOHANG) >= 0 && poll(&p, 1, END_MS) > 0)
+		reap();
 }
 
 static int serve(void)
@@ -328,6 +331,10 @@ static int spawn_run(int argc, char **argv)
 	if (die_with_owner(&e) < 0)
 		return cli_fail("spawn", &e);
 	signal(SIGPIPE, SIG_IGN);
+	/* A keeper tells the outcome and goes while its box is taken down. What is left of that is
+	 * reaped here: whoever is above may not reap (a container's first process), and would keep
+	 * a zombie of each call. */
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 	(void)setsid(); /* a terminal's keys are the client's business */
 	if (parse(argc, argv, &e) < 0 || prepare(&e) < 0)
 		return refuse(&e);

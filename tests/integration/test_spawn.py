@@ -1,8 +1,10 @@
 """`cloche spawn`: the boxes of a sandbox are those of `cloche run`, and their keepers obey and die as one `cloche` does."""
 import contextlib
 import os
+import pathlib
 import signal
 import socket
+import subprocess
 import time
 import uuid
 
@@ -358,3 +360,21 @@ def test_what_is_no_call_ends_the_sandbox(message):
     with Spawner() as s:
         s.sock.send(message)
         assert s.p.wait(boxlib.HANG) == 0
+
+
+def zombies_of(pid):
+    return [p for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            if pathlib.Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[0] == "Z"]
+
+
+def test_no_call_leaves_a_zombie_to_whoever_is_above():
+    """This process is a subreaper that reaps nothing by itself, as the first process of many a container."""
+    before = set(zombies_of(os.getpid()))
+    with Spawner() as s:
+        for _ in range(10):
+            assert s.run("true").outcome["exit_code"] == 0
+    assert set(zombies_of(os.getpid())) <= before
+    # The control: an orphan of a process that is no subreaper.
+    orphan = subprocess.run(["sh", "-c", "sleep 0.1 >&- & echo $!"], capture_output=True, text=True, check=True).stdout.strip()
+    assert boxlib.wait_for(lambda: orphan in zombies_of(os.getpid()))
+    os.waitpid(int(orphan), 0)
