@@ -160,6 +160,7 @@ def test_the_process_ends_in_the_middle(mark, end):
     run(f"""
 import resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+threading.excepthook = lambda args: None  # Python aborts when a daemon thread prints its exception while the interpreter ends
 sbx = cloche.Sandbox()
 sbx.start(SLEEP)
 threading.Thread(target=lambda: sbx.run(SLEEP), daemon=True).start()
