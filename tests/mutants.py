@@ -208,8 +208,6 @@ mutant("a keeper holds what the command prints through", ("src/box/owner.c", "\t
        tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
 mutant("a new keeper holds what another call prints through", (SPAWN, "\t\tspawn_fds_close(f);\n\t\tfor", "\t\tfor"),
        tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
-mutant("zombies of boxes are left to whoever is above", (SPAWN, "\t(void)prctl(PR_SET_CHILD_SUBREAPER, 1);\n", ""),
-       tests=[I + "test_spawn.py::test_no_call_leaves_a_zombie_to_whoever_is_above"])
 mutant("words that their sender can change",
        ("src/base/sealed.c", "if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)", "if (fstat(fd, &st) < 0)"),
        tests=[I + "test_spawn.py::test_words_that_could_change_are_refused", "unit:spawn_proto"])
@@ -473,5 +471,6 @@ EQUIVALENT = {
     "a unit that is stopped between two steps of a start": "whether a test meets that moment is chance",
     "the lock of a living cloche's group": "the kernel removes no group with a process in it",
     "the mode of a draft": "the store is closed to others as well",
+    "a spawner that reaps what its keepers leave": "mutants run in a pid namespace of their own, where each keeper waits for its box's first process",
     "setgroups": "the kernel takes no map of an ordinary user's without it",
 }
