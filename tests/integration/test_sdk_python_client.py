@@ -452,7 +452,9 @@ def test_cancelled_twice_and_still_not_before_the_box_is_dead():
         for _ in range(3):
             task.cancel()
             await asyncio.sleep(0.05)
-        assert cancelled.is_set() and not task.done()
+        while not cancelled.is_set():
+            await asyncio.sleep(0.01)
+        assert not task.done()
         dead.set()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -129,6 +129,8 @@ async def main():
         except asyncio.TimeoutError:
             print(marked())
         async with await sbx.start(SLEEP) as p:
+            while len(marked()) < 3:
+                await asyncio.sleep(0.01)
             try:
                 await asyncio.wait_for(p.wait(), 0.3)
             except asyncio.TimeoutError:

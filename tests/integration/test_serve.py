@@ -180,16 +180,18 @@ def test_stdin(serve, sandbox):
         assert serve.ask("stdin", b"x" * 1000000, call=n)["size"] == 1000000
     serve.ask("stdin", b"", call=n, eof=True)
     assert serve.result(n)["stdout"].split()[0] == __import__("hashlib").sha256(b"x" * 4000000).hexdigest().encode()
-    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "exec <&-; sleep 0.3"], stdin=True)
+    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "exec <&-; sleep 600"], stdin=True)
     assert serve.ask("stdin", b"x" * 1000000, call=n)["size"] < 1000000, "nobody took it"
+    serve.ask("cancel", call=n)
     serve.result(n)
-    n = serve.request("run", sandbox=sandbox, argv=["sleep", "0.2"])
+    n = serve.request("run", sandbox=sandbox, argv=["sleep", "600"])
     assert serve.ask("stdin", b"x", call=n)["error"]["type"] == "protocol"
+    serve.ask("cancel", call=n)
     serve.result(n)
 
 
 def test_terminal(serve, sandbox):
-    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "stty size; read x; stty size"], pty={"rows": 30, "cols": 90}, stdin=True,
+    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "stty size; read x; until stty size | grep '^40 100'; do sleep 0.05; done"], pty={"rows": 30, "cols": 90}, stdin=True,
                       stream=True)
     serve.wait_event(n, "stdout")
     assert "error" not in serve.ask("resize", call=n, rows=40, cols=100)
