@@ -293,6 +293,8 @@ mutant("cgroup1: pids", (CG1, 'group_set(l->dir[CG1_PIDS], "pids.max", want + LI
        tests=[I + "test_limits.py::test_pids_cap_is_an_event_and_no_fault"], who="root")
 mutant("cgroup1: cpus", (CG1, 'group_set(l->dir[CG1_CPU], "cpu.cfs_quota_us", quota, &got) < 0', "(got = quota) == 0"),
        tests=[I + "test_limits.py::test_cpu_quota_is_set_in_the_kernel"], who="root")
+mutant("cgroup1: a file stays open while its group goes", (CG1, "\tfd_close(&l->dir[SLOT_OOM]);\n\tfd_close(&l->event_fd);\n\tfor", "\tfor"),
+       tests=[I + "test_many.py::test_the_kernel_caches_nothing_of_a_box"], who="root")
 mutant("cgroup1: whose kill it was", (CG1, 'return group_counter(text, "oom_kill", ret);', "return group_counter(text, \"under_oom\", ret);"),
        tests=[I + "test_endings.py::test_oom"], who="root")
 mutant("cpus by affinity", (RLIMITS, "if (spec->limits.cpus > 0 && narrow(", "if (spec->limits.cpus < 0 && narrow("),
