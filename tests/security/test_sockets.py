@@ -256,7 +256,7 @@ def test_a_stalled_connect_does_not_hide_an_escape(probe):
 
 
 def test_the_deadline_holds_over_a_stalled_connect(probe):
-    r = probe.run("stall", "/tmp", "mount", opts=("--security-profile", "untrusted", "--timeout", "500ms"))
+    r = probe.run("stall", "/tmp", "mount", 40, opts=("--security-profile", "untrusted", "--timeout", "1s"))
     assert r.o.fault_type == "timeout" and r.rc == 124, r
 
 
