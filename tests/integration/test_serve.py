@@ -191,7 +191,8 @@ def test_stdin(serve, sandbox):
 
 
 def test_terminal(serve, sandbox):
-    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "stty size; read x; until stty size | grep '^40 100'; do sleep 0.05; done"], pty={"rows": 30, "cols": 90}, stdin=True,
+    script = "stty size; read x; until stty size | grep '^40 100'; do sleep 0.05; done"
+    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", script], pty={"rows": 30, "cols": 90}, stdin=True,
                       stream=True)
     serve.wait_event(n, "stdout")
     assert "error" not in serve.ask("resize", call=n, rows=40, cols=100)

@@ -149,13 +149,12 @@ START_TEST(cg1_memory)
 }
 END_TEST
 
-static int filled = -1; /* held by the test as well: the pages outlive who is killed, however late anybody looks */
+static int filled; /* held by the test as well: the pages outlive who is killed, however late anybody looks */
 
 static void fill_tmpfs(void)
 {
 	static char page[65536];
 
-	memset(page, 1, sizeof(page));
 	for (int i = 0; i < 3200; i++)
 		if (write(filled, page, sizeof(page)) < 0)
 			return;
@@ -172,15 +171,13 @@ START_TEST(cg1_filled_by_tmpfs)
 	if (!cgroup1_here("cg1_filled_by_tmpfs"))
 		return;
 	ck_assert_msg(limits_open(&l, &asked, &e) == 0, "%s", e.msg);
-	filled = memfd_create("x", MFD_CLOEXEC);
-	ck_assert_int_ge(filled, 0);
+	ck_assert_int_ge(filled = memfd_create("x", MFD_CLOEXEC), 0);
 	pid = start(&l, fill_tmpfs, &hold);
 	ck_assert_int_eq(write(hold, "x", 1), 1);
 	ck_assert_int_eq(watch(&l, 10000), LIMIT_HIT_MEMORY);
 	waitpid(pid, NULL, 0);
 	limits_usage(&l, &u);
 	ck_assert_str_eq(u.filled_by, "tmpfs");
-	close(filled);
 	limits_close(&l);
 	ck_assert(!group_left(l.name));
 	close(hold);
