@@ -449,7 +449,7 @@ SCREENS = {
     "less": (["sh", "-c", "seq 1 500 >f; less -X f"], [("", r"^1\n2\n"), ("G", r"\n500\n"), ("/^42$\r", r""), ("g/^42$\r", r"^42\n43\n"), ("q", None)], 0),
     "top": (["top"], [("", r"PID.*COMMAND"), ("q", None)], 0),
     "tmux": (["sh", "-c", "tmux -f /dev/null new-session 'PS1=% sh'"],
-             [("", r"\n?\[0\]"), ("echo in''side\r", r"\ninside\n"), ("\x02%", r"│"), ("exit\r", r"\A[^│]*\Z"), ("exit\r", None)], 0),
+             [("", r"\A%[\s\S]*\[0\]"), ("echo in''side\r", r"\ninside\n"), ("\x02%", r"│"), ("exit\r", r"\A[^│]*\Z"), ("exit\r", None)], 0),
 }
 
 
