@@ -441,8 +441,11 @@ int box_run(const struct box_spec *spec, const struct box_io *io, struct box_out
 	for (int i = 1; i < 3; i++)
 		if (b->relays[i].store)
 			relay_take(&b->relays[i], i == 1 ? &ret->out : &ret->err_out);
-	if (b->owner && !b->unclaimed)
+	if (b->owner && !b->unclaimed) {
 		b->owner->over(b->owner, ret);
+		if (b->limits_open)
+			monitor_sweep(b);
+	}
 	finish(b);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,8 @@ static void keeper_over(struct box_owner *owner, const struct box_outcome *out)
 	fd_close(&fds[0]);
 	fd_close(&fds[1]);
 	fd_close(&k->owner.fd);
+	/* What follows can wait, and the loop was woken on this very processor as often as not. */
+	(void)sched_yield();
 }
 
 static int hand_over(struct keeper *k, struct box_claim *ret, struct err *e)
