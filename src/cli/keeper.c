@@ -269,6 +269,7 @@ _Noreturn void keeper_main(struct prepared *p, const struct run_options *o, int 
 			break;
 		if (box_run(&p->spec, &k.io, &out, &e) < 0 || out.fault == FAULT_CANCELLED)
 			_exit(0);
+		p->spec.n_shared = 0; /* the first has used them up */
 	}
 	if (!k.claimed)
 		tell_why(&k, &out);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "box/holder.h"
 #include "box/init.h"
 #include "box/self.h"
 #include "cli/outcome_json.h"
@@ -41,6 +42,7 @@ static struct run_options options;
 static struct spawner {
 	int sock, signals;
 	sigset_t before;
+	struct holder holder;
 	pid_t keepers[KEEPERS_MAX];
 	size_t n;
 	struct {
@@ -152,6 +154,8 @@ static int prepare(struct err *e)
 	if (self_protect(cli_title.argv, e) < 0)
 		return err_at(e, STAGE_LOCKS);
 	fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC);
+	/* Without one, boxes are only slower. */
+	(void)!holder_start(&spawner.holder, &prepared.spec, cli_title.start, cli_title.len, e);
 	return 0;
 }
 
@@ -177,8 +181,10 @@ static int start_keeper(pid_t *ret, struct spawn_fds *f)
 	if (spawner.n == KEEPERS_MAX ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -1;
+	holder_lend(&spawner.holder, &prepared.spec);
 	pid = fork();
 	if (pid == 0) {
+		holder_forget(&spawner.holder);
 		fd_close(&spawner.sock);
 		fd_close(&spawner.signals);
 		fd_close(&pair[0]);
@@ -190,6 +196,7 @@ static int start_keeper(pid_t *ret, struct spawn_fds *f)
 			_exit(1);
 		keeper_main(&prepared, &options, pair[1]);
 	}
+	holder_take_back(&prepared.spec);
 	fd_close(&pair[1]);
 	if (pid < 0) {
 		fd_close(&pair[0]);
@@ -279,6 +286,7 @@ static void end_all(void)
 		kill(spawner.keepers[i], SIGTERM);
 	while (spawner.n > 0 && poll(&p, 1, END_MS) > 0)
 		reap();
+	holder_end(&spawner.holder);
 	/* And what their boxes' first processes still take down. */
 	while (waitpid(-1, NULL, WNOHANG) >= 0 && poll(&p, 1, END_MS) > 0)
 		reap();
