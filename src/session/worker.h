@@ -5,11 +5,24 @@
  * each request that may take long (snapshot, restore, fork). */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #define WORKER_SOCKET 0 /* both ways */
-#define WORKER_LIFE 3	/* a pipe's end: when the other goes, SIGTERM ends the process and its own \
-			 */
+#define WORKER_LIFE                                                                                \
+	3 /* a pipe's end: when the other goes, SIGTERM ends the process and its own               \
+	   */
+
+#define WORKER_CANCELS 4 /* a memfd with a struct worker_cancels; of a worker for what is short */
+
+/* Shared by both sides, since the worker reads its socket only when it has worked off what came
+ * before. Operations are counted from 1 on; the loop writes the n-th's number to v[n % OPS] to have
+ * it given up, and sends a `cancel` after it, for a write_file that waits for its next part. */
+#define WORKER_OPS_MAX 4096 /* that wait for one worker */
+struct worker_cancels {
+	_Atomic uint64_t v[WORKER_OPS_MAX];
+};
 
 struct worker_options {
 	const char *dir;   /* the workspace */
