@@ -18,6 +18,7 @@ struct worker {
 	struct writing *writes;
 	unsigned n_writes;
 	const char *image, *max, *to;
+	bool to_held;
 };
 
 void worker_done(struct worker *w, uint64_t id, json_t *fields);
