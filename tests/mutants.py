@@ -433,9 +433,9 @@ mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes =
 SERVE = "src/session"
 mutant("the queue of a session has no end", (f"{SERVE}/call.c", "s->queued >= s->queue_max", "false"),
        tests=[I + "test_serve_hard.py::test_the_queue_is_bounded"], image=True)
-mutant("live output needs no acknowledgement", (f"{SERVE}/call_io.c", "c->s->acks && SES_WINDOW - c->unacked < n", "false"),
+mutant("live output needs no acknowledgement", (f"{SERVE}/output.c", "o->s->acks && SES_WINDOW - o->unacked < n", "false"),
        tests=[I + "test_serve_hard.py::test_unacknowledged_output_holds_up_that_call_alone"], image=True)
-mutant("live output is gathered for who does not read", (f"{SERVE}/call_io.c", "!out_room(&c->s->out)", "false"),
+mutant("live output is gathered for who does not read", (f"{SERVE}/output.c", "!out_room(&o->s->out)", "false"),
        tests=[I + "test_serve_hard.py::test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory"], image=True)
 mutant("payloads have no end", (f"{SERVE}/upload.c", "u->n + r->n > SPAWN_CODE_MAX", "false"),
        tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)

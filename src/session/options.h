@@ -44,7 +44,7 @@ struct ses_options {
 	uint64_t workspace_max; /* bytes; UINT64_MAX: none */
 	uint64_t output;	/* bytes kept of each stream */
 	uint64_t timeout_us;	/* of a call that has none of its own; never 0 */
-	uint64_t setup_timeout_us, image_timeout_us;
+	uint64_t setup_timeout_us;
 	bool track_files;
 	char **env; /* NAME=VALUE of each call, NULL-terminated: by descriptor, never in argv */
 	size_t n_env;

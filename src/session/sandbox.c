@@ -273,23 +273,33 @@ void sandbox_spawner_gone(struct sandbox *sb, struct spawner *p)
 		sandbox_fault(sb, sandbox_no_start("spec", "the sandbox's spawner has ended"));
 }
 
-/* A line of a download. */
+/* Who waits for what is told: an `open`, or a `setup`. */
+static uint64_t waiting(const struct sandbox *sb)
+{
+	return sb->open.id ? sb->open.id : setup_id(sb);
+}
+
 void sandbox_progress(struct sandbox *sb, const char *line, size_t n)
 {
-	static const char *const keys[] = { "phase", "text", "size", "total" };
+	static const struct {
+		const char *theirs, *ours;
+	} keys[] = { { "message", "text" },
+		     { "text", "text" },
+		     { "bytes", "size" },
+		     { "total", "total" } };
 	json_t *o = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL), *said, *v;
+	uint64_t id = waiting(sb);
 
-	if (!json_is_object(o) || !sb->open.id || !out_room(&sb->s->out)) {
+	if (!json_is_string(json_object_get(o, "phase")) || !id || !out_room(&sb->s->out)) {
 		json_decref(o);
 		return;
 	}
-	said = json_object();
-	if ((v = json_object_get(o, "bytes")))
-		json_object_set(o, "size", v);
+	said = json_pack("{s:O}", "phase", json_object_get(o, "phase"));
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if ((v = json_object_get(o, keys[i])) && (json_is_string(v) || json_is_integer(v)))
-			json_object_set(said, keys[i], v);
-	reply_event(sb->s, sb->open.id, "progress", said);
+		if ((v = json_object_get(o, keys[i].theirs)) &&
+		    (json_is_string(v) || json_is_integer(v)))
+			json_object_set(said, keys[i].ours, v);
+	reply_event(sb->s, id, "progress", said);
 	json_decref(o);
 }
 
@@ -313,6 +323,11 @@ static int make_workspace(struct sandbox *sb, struct err *e)
 	    path_join(sb->workspace, sizeof(sb->workspace), mine, sb->own) < 0)
 		return err_sys(e, "the workspace's path");
 	return 0;
+}
+
+static void ack_open(struct session *s, void *owner, size_t n)
+{
+	setup_ack(owner, n);
 }
 
 static void cancel_open(struct session *s, void *owner, uint64_t by)
@@ -351,6 +366,7 @@ static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given
 	s->sandboxes = sb;
 	s->n_sandboxes++;
 	sb->open.cancel = cancel_open;
+	sb->open.ack = ack_open;
 	pending_add(s, &sb->open, id, sb);
 	return sb;
 }
@@ -385,6 +401,7 @@ void sandbox_open(struct session *s, const struct request *r)
 
 	if (!sb)
 		return;
+	sb->live = request_bool(r, "stream", false);
 	if (workspace_ready(sb, &e) < 0)
 		sandbox_refused(sb, &e);
 	else

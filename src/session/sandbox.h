@@ -18,6 +18,7 @@ struct sandbox {
 	enum sandbox_state state;
 	struct ses_options options;
 	struct pending open;
+	bool live;	  /* what its `setup` prints is sent on */
 	uint64_t closing; /* the id of its `close`; 0: none, as at the end of the session */
 
 	char workspace[SES_PATH_TEXT], own[64]; /* own: its name below the session's directory */

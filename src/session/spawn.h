@@ -48,6 +48,11 @@
 #define SPAWN_HOLDER 5
 #define SPAWN_HELLO_FDS 3
 
+/* Of `cloche setup --live`: what its command prints, unchanged, and its progress, as above. */
+#define SETUP_OUT 3
+#define SETUP_ERR 4
+#define SETUP_PROGRESS 5
+
 #define SPAWN_WORDS_MAX (8u << 20) /* bytes of argv, environment and directory together */
 #define SPAWN_CODE_MAX BOX_CODE_MAX
 #define SPAWN_CODE_PATH "/" BOX_CODE

@@ -58,8 +58,8 @@ static int run_image(struct worker *w, const char *const words[3], int archive, 
 			"the program cloche-image does this, and it is not beside cloche-serve");
 	if (fd_pipe(&from, &to) < 0)
 		return err_sys(e, "a pipe");
-	memcpy(how.fds, (int[CHILD_FDS_MAX]){ -1, to, STDERR_FILENO, w->place.fd, archive },
-	       sizeof(how.fds));
+	memcpy(how.fds, (int[]){ -1, to, STDERR_FILENO, w->place.fd, archive },
+	       how.n_fds * sizeof(int));
 	if (child_start(&how, &pidfd, e) < 0)
 		return -1;
 	fd_close(&to);
