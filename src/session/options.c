@@ -283,6 +283,8 @@ int ses_options_spawn(const struct ses_options *o, const struct ses_place *at,
 	ses_word(&w, "--image=%s", at->image ? at->image : o->image);
 	if (at->workspace)
 		ses_word(&w, "--workspace=%s", at->workspace);
+	if (at->in_memory)
+		ses_word(&w, "--own-workspace");
 	for (size_t i = 0; i < o->words.n; i++)
 		ses_word(&w, "%s", o->words.v[i]);
 	if (w.failed) {

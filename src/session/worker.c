@@ -324,7 +324,9 @@ static int open_place(struct worker *w, const struct worker_options *o)
 	struct err e;
 	int fd;
 
-	if (o->own) {
+	if (o->held) {
+		fd = openat(WORKER_DIR, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	} else if (o->own) {
 		fd = path_open_nolinks(o->dir, O_DIRECTORY);
 	} else if (mount_check_init(&check, &e) < 0 ||
 		   mount_check_workspace(&check, o->dir, &m, &e) < 0) {
@@ -374,10 +376,13 @@ int worker_run(const struct worker_options *o)
 	signal(SIGPIPE, SIG_IGN);
 	if (frame_reader_open(&in) < 0)
 		return 1;
-	fcntl(WORKER_SOCKET, F_SETFD, FD_CLOEXEC);
+	for (int fd = WORKER_SOCKET; fd < WORKER_FDS; fd++)
+		if (fd != STDERR_FILENO)
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
 	out_open(&w.out, WORKER_SOCKET);
 	w.image = o->image;
 	w.to = o->to;
+	w.to_held = o->to_held;
 	w.max = o->max;
 	w.cancels = map_cancels();
 	open_place(&w, o);

@@ -24,12 +24,18 @@ struct worker_cancels {
 	_Atomic uint64_t v[WORKER_OPS_MAX];
 };
 
+#define WORKER_DIR 5 /* the workspace, when it is `held` */
+#define WORKER_TO 6  /* the same of a fork */
+#define WORKER_FDS 7
+
 struct worker_options {
 	const char *dir;   /* the workspace */
 	bool own;	   /* a temporary one, made by the loop; else it is judged as a mount is */
 	const char *image; /* cloche-image; "": it is not there */
 	const char *max;   /* bytes that a restore may bring, or NULL */
+	bool held;	   /* in memory, open as WORKER_DIR */
 	const char *to;	   /* of a fork: the directory, made by the loop, that the copy goes into */
+	bool to_held;	   /* it is WORKER_TO */
 };
 /* Returns the exit code, when the loop has gone. */
 int worker_run(const struct worker_options *o);

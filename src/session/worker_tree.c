@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "session/child.h"
+#include "session/worker.h"
 #include "session/worker_impl.h"
 
 #define SAID_MAX 65536
@@ -20,7 +21,9 @@ extern char **environ;
 
 void worker_fork(struct worker *w, const struct request *r)
 {
-	_cleanup_fd_ int path = w->to ? path_open_nolinks(w->to, O_DIRECTORY) : -1;
+	_cleanup_fd_ int path = w->to_held ? fcntl(WORKER_TO, F_DUPFD_CLOEXEC, 0)
+				: w->to	   ? path_open_nolinks(w->to, O_DIRECTORY)
+					   : -1;
 	_cleanup_fd_ int fd = path < 0 ? -1 : openat(path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct ses_workspace to;
 	struct err e;
