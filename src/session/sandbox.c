@@ -460,10 +460,7 @@ void sandbox_close(struct session *s, const struct request *r)
 	begin_end(sb);
 	for (struct call *c = sb->calls, *next; c; c = next) {
 		next = c->next_of_sandbox;
-		if (c->state == CALL_KEPT && c->background && !c->wait.id)
-			call_drop(c);
-		else
-			call_cancel(c);
+		call_close(c);
 	}
 	sb->ending = false;
 	sandbox_part_gone(sb);
