@@ -5,7 +5,7 @@
 #include "prog/serve_verbs.h"
 #include "session/worker.h"
 
-/* files DIR own|shared MAX|none [TO] | files --remove NAME */
+/* files DIR own|DEVICE:INODE MAX|none [TO] | files --remove NAME */
 int serve_files(int argc, char **argv)
 {
 	static char image[PROGRAM_PATH_MAX];
@@ -17,7 +17,7 @@ int serve_files(int argc, char **argv)
 	if (argc < 4)
 		return 2;
 	o.dir = argv[1];
-	o.own = strcmp(argv[2], "own") == 0;
+	o.place = strcmp(argv[2], "own") ? argv[2] : NULL;
 	o.max = strcmp(argv[3], "none") ? argv[3] : NULL;
 	o.to = argv[4];
 	if (program_path(PROGRAM_IMAGE, image, &ignored) < 0)

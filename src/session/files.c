@@ -337,7 +337,7 @@ static struct files *worker(struct sandbox *sb, bool once, const char *to, struc
 	const char *const argv[] = { "cloche-serve",
 				     "files",
 				     own ? sb->workspace : sb->options.workspace,
-				     own ? "own" : "shared",
+				     own ? "own" : sb->place,
 				     max,
 				     to,
 				     NULL };

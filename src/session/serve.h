@@ -80,7 +80,7 @@ struct session {
 	struct call *queue, **queue_end;
 	unsigned boxes, queued, calls;
 	bool pumping;
-	bool unread; /* a whole frame may be in the reader's buffer */
+	bool unread;	  /* a whole frame may be in the reader's buffer */
 	unsigned stalled; /* processes that have to take more before a request is read */
 	struct upload *uploads;
 	unsigned n_uploads;

@@ -62,11 +62,11 @@ enum spawn_kind {
 };
 
 /* The first word of the spawner. READY: with a memfd of one JSON object, {"image": {...} or null,
- * "workspace": path or null, "notes": [...]}; image as in an outcome. FAILED: `err` says why. When
- * its kind is ERR_USAGE the words of the command line were wrong (`option` names the one, without
- * its dashes, or is ""); when `rule` is not "", a mount, workspace or device was refused, by that
- * rule; else the sandbox can't run anything on this machine, and the memfd that comes with it is
- * the outcome (as below) that every call of it has. */
+ * "workspace": path or null, "place"?: ses_place_text, "notes": [...]}; image as in an outcome.
+ * FAILED: `err` says why. When its kind is ERR_USAGE the words of the command line were wrong
+ * (`option` names the one, without its dashes, or is ""); when `rule` is not "", a mount, workspace
+ * or device was refused, by that rule; else the sandbox can't run anything on this machine, and the
+ * memfd that comes with it is the outcome (as below) that every call of it has. */
 struct spawn_hello {
 	enum spawn_kind kind;
 	struct err err;

@@ -283,11 +283,12 @@ static void take(struct worker *w, const struct request *r)
 static int open_place(struct worker *w, const struct worker_options *o)
 {
 	static struct mount_check check;
+	char place[SES_PLACE_TEXT];
 	struct box_mount m;
 	struct err e;
 	int fd;
 
-	if (o->own) {
+	if (!o->place) {
 		fd = path_open_nolinks(o->dir, O_DIRECTORY);
 	} else if (mount_check_init(&check, &e) < 0 ||
 		   mount_check_workspace(&check, o->dir, &m, &e) < 0) {
@@ -295,6 +296,9 @@ static int open_place(struct worker *w, const struct worker_options *o)
 			      "%s", e.msg);
 		return -1;
 	} else {
+		ses_place_text(m.dev, m.ino, place);
+		if (strcmp(place, o->place) != 0)
+			return ses_error_set(&w->refused, SES_MOUNT_REFUSED, SES_ELSEWHERE);
 		fd = mount_open_checked(&m);
 	}
 	if (fd < 0)
@@ -339,6 +343,7 @@ int worker_run(const struct worker_options *o)
 		return 1;
 	fcntl(WORKER_SOCKET, F_SETFD, FD_CLOEXEC);
 	out_open(&w.out, WORKER_SOCKET);
+	w.dir = o->dir;
 	w.image = o->image;
 	w.to = o->to;
 	w.max = o->max;

@@ -8,12 +8,14 @@
 #include <stdbool.h>
 
 #define WORKER_SOCKET 0 /* both ways */
-#define WORKER_LIFE 3	/* a pipe's end: when the other goes, SIGTERM ends the process and its own \
-			 */
+#define WORKER_LIFE                                                                                \
+	3 /* a pipe's end: when the other goes, SIGTERM ends the process and its own               \
+	   */
 
 struct worker_options {
 	const char *dir;   /* the workspace */
-	bool own;	   /* a temporary one, made by the loop; else it is judged as a mount is */
+	const char *place; /* which directory that must be, which is judged as a mount is; NULL: a
+			    * temporary one, made by the loop */
 	const char *image; /* cloche-image; "": it is not there */
 	const char *max;   /* bytes that a restore may bring, or NULL */
 	const char *to;	   /* of a fork: the directory, made by the loop, that the copy goes into */

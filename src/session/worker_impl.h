@@ -17,7 +17,7 @@ struct worker {
 	struct ses_error refused; /* why there is no workspace */
 	struct writing *writes;
 	unsigned n_writes;
-	const char *image, *max, *to;
+	const char *dir, *image, *max, *to;
 };
 
 void worker_done(struct worker *w, uint64_t id, json_t *fields);

@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import tarfile
 
 import boxlib
 import pytest
@@ -71,4 +72,42 @@ def test_the_last_signal_is_one_too(serve):
     n = serve.request("start", sandbox=sb, argv=["sleep", "600"])
     assert "error" not in serve.ask("signal", call=n, signal=64), "before the command runs, as a rule"
     assert serve.result(serve.request("wait", call=n))["signal"] == 64
+    serve.ask("close", sandbox=sb)
+
+
+# ---- workspaces and what is beside them ----
+
+def test_a_workspace_within_anothers_can_not_be_turned_elsewhere(serve, ws):
+    """A box renames what another sandbox was opened on, and puts a link in its place."""
+    for d in ("outer/inner", "private"):
+        (ws / d).mkdir(parents=True)
+    (ws / "private/secret").write_text("1")
+    outer, late, kept = serve.open(workspace=str(ws / "outer")), *(serve.open(workspace=str(ws / "outer/inner")) for _ in range(2))
+    assert serve.ask("write_file", b"x", sandbox=kept, path="mine")["size"] == 1
+    assert serve.run(outer, "sh", "-c", "mv inner moved && ln -s ../private inner")["exit_code"] == 0
+    for op, fields in (("read_file", {"path": "secret"}), ("stat", {"path": "secret"}), ("list_files", {}), ("fork", {})):
+        assert serve.ask(op, sandbox=late, **fields)["error"]["type"] == "mount_refused", op
+    assert serve.ask("write_file", b"x", sandbox=late, path="planted")["error"]["type"] == "mount_refused"
+    assert serve.run(late, "ls", "/workspace")["fault"]["stage"] == "workspace"
+    assert serve.ask("stat", sandbox=kept, path="mine")["file"]["size"] == 1, "it holds the directory that it was given"
+    assert os.listdir(ws / "private") == ["secret"]
+    for sb in (outer, late, kept):
+        serve.ask("close", sandbox=sb)
+
+
+def test_archives_are_not_in_the_reach_of_boxes(serve, ws):
+    for d in ("w", "private"):
+        (ws / d).mkdir()
+    (ws / "private/secret").write_text("1")
+    with tarfile.open(ws / "private.tar.gz", "w:gz") as t:
+        t.add(ws / "private/secret", "secret")
+    sb = serve.open(workspace=str(ws / "w"))
+    assert serve.run(sb, "sh", "-c", "ln -s ../private out && ln -s ../private.tar.gz in.tar.gz && ln -s . here")["exit_code"] == 0
+    (ws / "alias").symlink_to(ws / "w")
+    for op, file in (("snapshot", "w/out/s.tar.gz"), ("snapshot", "w/s.tar.gz"), ("snapshot", "alias/here/s.tar.gz"), ("restore", "w/in.tar.gz"),
+                     ("restore", "w/out/../private.tar.gz")):
+        assert serve.ask(op, sandbox=sb, file=str(ws / file))["error"].get("option") == "file", file
+    assert os.listdir(ws / "private") == ["secret"] and not (ws / "w/secret").exists()
+    assert "error" not in serve.ask("snapshot", sandbox=sb, file=str(ws / "s.tar.gz"))
+    assert "error" not in serve.ask("restore", sandbox=sb, file=str(ws / "s.tar.gz"))
     serve.ask("close", sandbox=sb)
