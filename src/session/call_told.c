@@ -1,6 +1,6 @@
-/* What a call is told while it is there: signals, sizes of its terminal, what was taken of its
- * output. Before the command runs, signals and the size wait here. The keeper takes its orders at
- * once but while it walks the workspace or starts the box: those that find no room are refused. */
+/* What a call is told while it is there: signals, and sizes of its terminal. Before the command
+ * runs, signals and the size wait here. The keeper takes its orders at once but while it walks the
+ * workspace or starts the box: those that find no room are refused. */
 #include <errno.h>
 
 #include "session/call.h"
@@ -52,16 +52,4 @@ void call_resize(struct call *c, const struct request *r)
 	}
 	c->resized = true;
 	reply_done(c->s, r->id, NULL);
-}
-
-void call_ack(struct call *c, const struct request *r)
-{
-	size_t n = (size_t)request_int(r, "size", 0);
-
-	c->unacked -= n < c->unacked ? n : c->unacked;
-	if (c->s->acks && c->unacked < SES_WINDOW) {
-		stream_resume(&c->out);
-		stream_resume(&c->err);
-		call_streams_done(c);
-	}
 }

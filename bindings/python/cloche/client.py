@@ -1,8 +1,9 @@
 """One `cloche serve` per process, and the frames that are exchanged with it (docs/PROTOCOL.md).
 
-Two threads of the client's own do the reading and the writing, so that no signal handler and no exception of the caller can cut a frame in
-two. A request has a mailbox, into which the reading thread puts what answers it; live output is acknowledged when its reader took it, so that a
-slow one holds up its own call alone, and nothing is buffered without bound. A forked child forgets its parent's client and starts its own.
+A thread of the client's own reads, so that no signal handler and no exception of the caller can cut a frame in two. For the same reason a caller
+writes only what a pipe takes whole or not at all, and never waits for it; the rest is written by a second thread. A request has a mailbox, into
+which the reading thread puts what answers it; live output is acknowledged when its reader took it, so that a slow one holds up its own call
+alone, and nothing is buffered without bound. A forked child forgets its parent's client and starts its own.
 """
 from __future__ import annotations
 
@@ -12,11 +13,14 @@ import itertools
 import json
 import os
 import queue
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
+from collections import deque
 from typing import Any, List, Mapping, NamedTuple, Optional, Union, cast
 
 from .errors import Closed, OptionError, ProtocolError, SandboxError, SystemFault, TooLarge, Unsupported, error_of
@@ -29,6 +33,7 @@ LINE = 65536  # bytes of a frame's line, with its newline
 PAYLOAD = 1 << 20
 WINDOW = 1 << 20  # live output of a call on its way to whoever takes it
 TEXT = 256 << 20  # of all lines that answer one request
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Frame(NamedTuple):
@@ -116,7 +121,7 @@ class Source:
         line = bytes(self._buffer[:end])
         del self._buffer[:end + 1]
         try:
-            head: Any = json.loads(line.decode(), object_pairs_hook=_object, parse_constant=_refuse)
+            head: Any = decode(line.decode())
         except (ValueError, RecursionError):
             raise ProtocolError("cloche serve sent a line that is no JSON") from None
         if not isinstance(head, dict):
@@ -142,6 +147,9 @@ def _refuse(word: str) -> Any:
     raise ValueError(word)
 
 
+decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse).decode
+
+
 class Client:
     """A session with a `cloche serve` at the other end of two descriptors."""
 
@@ -149,7 +157,10 @@ class Client:
         self.error: Optional[SandboxError] = None  # why there is no session any more
         self.program, self.version, self.features = name, "", frozenset[str]()
         self._in, self._out, self._child = reading, writing, child
-        self._ids, self._boxes, self._queue = itertools.count(1), dict[int, Mailbox](), queue.SimpleQueue["Optional[bytes]"]()
+        self._ids, self._boxes = itertools.count(1), dict[int, Mailbox]()
+        self._late = deque[bytes]()  # frames that wait for the writing thread, which gets a word for each
+        self._queue, self._turn = queue.SimpleQueue["Optional[bool]"](), threading.RLock()
+        os.set_blocking(writing, False)
         self._threads = [threading.Thread(target=t, name="cloche", daemon=True) for t in (self._read, self._write)]
         _clients.add(self)
         for t in self._threads:
@@ -199,15 +210,31 @@ class Client:
         frames: List[bytes] = []
         for part in parts:
             more = part is not parts[-1]
-            line = json.dumps({**head, **({"bytes": len(part)} if payload is not None else {}), **({"more": True} if more else {})},
-                              ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+            line = encode({**head, **({"bytes": len(part)} if payload is not None else {}), **({"more": True} if more else {})}).encode() + b"\n"
             if len(line) > LINE:
                 raise TooLarge(f"what {head['op']} is asked with does not fit into {LINE} bytes", "too_large")
             frames.append(line)
             head = {"id": number, "op": "more"}
         for line, part in zip(frames, parts):
-            self._queue.put(line + part if part else line)
+            self._send(line + part if part else line)
         return number
+
+    def _send(self, frame: bytes) -> None:
+        """Writes what goes into the pipe in one piece, unless somebody writes or waits to; the thread does that for the others.
+
+        A finalizer may come here in the middle of itself: the lock lets the same thread in again, and is not waited for. Where SIGPIPE is not
+        ignored, as it is in Python, it would reach the caller."""
+        if len(frame) <= select.PIPE_BUF and signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN and self._turn.acquire(blocking=False):
+            try:
+                if not self._late:
+                    os.write(self._out, frame)
+                    return
+            except OSError:
+                pass  # no room; or nobody reads any more, which the thread will see
+            finally:
+                self._turn.release()
+        self._late.append(frame)
+        self._queue.put(True)
 
     def request(self, box: Mailbox, head: Json, payload: Union[bytes, memoryview, None] = None) -> int:
         """Sends a request whose answers go to `box`; the first one a box gets is its own id. Returns the request's id."""
@@ -216,6 +243,7 @@ class Client:
         self._boxes[number] = box
         if self.error is not None:
             self.forget(number)
+            _stay()
             raise self.error
         try:
             return self.post(head, payload)
@@ -245,11 +273,17 @@ class Client:
 
     def _write(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        room = select.poll()
+        room.register(self._out, select.POLLOUT)
         try:
-            while (frame := self._queue.get()) is not None:
-                view = memoryview(frame)
-                while view:
-                    view = view[os.write(self._out, view):]
+            while self._queue.get():
+                with self._turn:
+                    while self._late:
+                        view = memoryview(self._late[0])
+                        while view:
+                            room.poll()
+                            view = view[os.write(self._out, view):]
+                        self._late.popleft()
         except OSError:
             pass  # it is gone: the reading thread will see that, too
         self._out = _close(self._out)
@@ -270,7 +304,7 @@ class Client:
         finally:
             self.error = self.error or error
             self._queue.put(None)
-            for box in list(self._boxes.values()):
+            for box in list(self._boxes.values()) if not _ending else ():
                 box.put(self.error)
             self._in = _close(self._in)
 
@@ -292,8 +326,8 @@ class Client:
         if type(number) is not int or not isinstance(event, str):
             raise ProtocolError("cloche serve sent a frame that answers nothing")
         box = self._boxes.get(number)
-        if box is None:
-            return  # nobody waits for it any more
+        if box is None or event == "started" or _ending:
+            return  # nobody waits for it (any more)
         if event in ("stdout", "stderr"):
             box.received += len(payload)
         else:
@@ -376,12 +410,14 @@ def find_program() -> str:
 
 _lock = threading.Lock()
 _client: Optional[Client] = None
+_ending = False  # the interpreter
 _clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 
 def client() -> Client:
     """This process's client; a new one when there is none, or when its program has ended."""
     global _client
+    _stay()
     with _lock:
         if _client is None or _client.error is not None:
             if _client is not None:
@@ -390,7 +426,6 @@ def client() -> Client:
         return _client
 
 
-@atexit.register
 def shutdown() -> None:
     """Ends this process's session and everything in it, as the end of the process does."""
     global _client
@@ -398,6 +433,19 @@ def shutdown() -> None:
         ended, _client = _client, None
     if ended is not None:
         ended.close()
+
+
+@atexit.register
+def _end() -> None:
+    global _ending
+    _ending = True
+    shutdown()
+
+
+def _stay() -> None:
+    """Keeps a daemon thread where it is when the interpreter ends, as Python itself does then: there is nobody to whom a call could still be of use."""
+    while _ending and threading.current_thread().daemon:
+        time.sleep(3600)
 
 
 def _forked() -> None:
