@@ -52,6 +52,8 @@
 #define SETUP_OUT 3
 #define SETUP_ERR 4
 #define SETUP_PROGRESS 5
+/* And its command's variables, behind this: by their own names they would be the program's. */
+#define SETUP_ENV "CLOCHE_SETUP_ENV_"
 
 #define SPAWN_WORDS_MAX (8u << 20) /* bytes of argv, environment and directory together */
 #define SPAWN_CODE_MAX BOX_CODE_MAX
