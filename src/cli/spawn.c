@@ -28,6 +28,7 @@
 #include "cli/run_image.h"
 #include "cli/title.h"
 #include "cli/verbs.h"
+#include "session/workspace.h"
 
 #define KEEPERS_MAX 4096
 #define HELLO_MAX (4u << 20)
@@ -97,6 +98,19 @@ static int refuse(const struct err *e)
 	return hello(&h, &text, -1, -1);
 }
 
+/* Which directory the workspace is. */
+static void tell_place(struct json *j)
+{
+	const struct box_spec *s = &prepared.spec;
+	char place[SES_PLACE_TEXT];
+
+	for (size_t i = 0; i < s->n_mounts; i++)
+		if (s->mounts[i].workspace) {
+			ses_place_text(s->mounts[i].dev, s->mounts[i].ino, place);
+			json_kstr(j, "place", place);
+		}
+}
+
 static int ready(void)
 {
 	const struct spawn_hello h = { .kind = SPAWN_READY };
@@ -111,6 +125,7 @@ static int ready(void)
 	json_key(&j, "image");
 	outcome_image(&j, &prepared.image);
 	json_kstr(&j, "workspace", options.request.workspace);
+	tell_place(&j);
 	json_key(&j, "notes");
 	json_arr(&j);
 	for (size_t i = 0; i < prepared.n_notes; i++)

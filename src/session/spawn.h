@@ -52,6 +52,8 @@
 #define SETUP_OUT 3
 #define SETUP_ERR 4
 #define SETUP_PROGRESS 5
+/* And its command's variables, behind this: by their own names they would be the program's. */
+#define SETUP_ENV "CLOCHE_SETUP_ENV_"
 
 #define SPAWN_WORDS_MAX (8u << 20) /* bytes of argv, environment and directory together */
 #define SPAWN_CODE_MAX BOX_CODE_MAX
@@ -72,13 +74,13 @@ enum spawn_kind {
 };
 
 /* The first word of the spawner. READY: with a memfd of one JSON object, {"image": {...} or null,
- * "workspace": path or null, "notes": [...]}; image as in an outcome. After it, where the workspace
- * is in memory: a mount of it, through which its files are reached as long as somebody holds it,
- * and the socket that SPAWN_HOLDER is. FAILED: `err` says why. When its kind is ERR_USAGE the words
- * of the command line were wrong (`option` names the one, without its dashes, or is ""); when
- * `rule` is not "", a mount, workspace or device was refused, by that rule; else the sandbox can't
- * run anything on this machine, and the memfd that comes with it is the outcome (as below) that
- * every call of it has. */
+ * "workspace": path or null, "place"?: ses_place_text, "notes": [...]}; image as in an outcome.
+ * After it, where the workspace is in memory: a mount of it, through which its files are reached as
+ * long as somebody holds it, and the socket that SPAWN_HOLDER is. FAILED: `err` says why. When its
+ * kind is ERR_USAGE the words of the command line were wrong (`option` names the one, without its
+ * dashes, or is ""); when `rule` is not "", a mount, workspace or device was refused, by that rule;
+ * else the sandbox can't run anything on this machine, and the memfd that comes with it is the
+ * outcome (as below) that every call of it has. */
 struct spawn_hello {
 	enum spawn_kind kind;
 	struct err err;
