@@ -33,7 +33,7 @@
 #define HELLO_MAX (4u << 20)
 #define END_MS 10000 /* for keepers to end their boxes in order */
 #define AHEAD_MAX 2
-#define AHEAD_MS 5 /* a call that has just begun needs the processors itself */
+#define AHEAD_MS 25 /* a call that has just begun needs the processors itself */
 #define OFTEN_NS 1000000000ULL
 
 static struct prepared prepared; /* large; one a process */
