@@ -213,7 +213,8 @@ mutant("what boxes share is handed out writable", (HOLDER, "r = fds[have] < 0 ? 
                                                    'r = fds[have] < 0 ? -1 : sys_mount_setattr(fds[have], "", AT_EMPTY_PATH, '
                                                    "&(struct sys_mount_attr){ .attr_clr = SYS_MOUNT_ATTR_RDONLY });"),
        tests=[SHARED + "test_nothing_can_be_changed_through_it"])
-mutant("a workspace in memory without a size", (PLAN, "plan_tmpfs(p, name, spec->workspace_size, 0700, false);", "plan_tmpfs(p, name, spec->workspace_size * 64, 0700, false);"),
+mutant("a workspace in memory without a size", (PLAN, "plan_tmpfs(p, name, spec->workspace_size, 0700, false);",
+                                                     "plan_tmpfs(p, name, spec->workspace_size * 64, 0700, false);"),
        tests=[SHARED + "test_a_workspace_in_memory_has_its_size"])
 mutant("a box without its workspace goes on without", (PLAN, "if (spec->workspace_size && spec->workspace_mount < 0) {", "if (false) {"),
        (PLAN, "m->workspace && spec->workspace_size;", "m->workspace && spec->workspace_mount >= 0;"),
