@@ -319,6 +319,14 @@ static void start_call(const struct spawn_call *c, struct spawn_fds *f)
 	spawner.refill = true;
 }
 
+/* Others have its place; what it holds is theirs, too. */
+static void retire(void)
+{
+	spawner.refill = false;
+	while (spawner.n_ahead > 0)
+		drop_ahead(0);
+}
+
 static void reap(void)
 {
 	struct signalfd_siginfo si;
@@ -386,7 +394,9 @@ static int serve(void)
 		if (p[0].revents) {
 			int r = spawn_recv_call(spawner.sock, &c, &f);
 
-			if (r > 0)
+			if (r > 0 && c.kind == SPAWN_RETIRE)
+				retire();
+			else if (r > 0)
 				start_call(&c, &f);
 			else if (r == 0 || (errno != ENOMEM && errno != ENOBUFS))
 				break;
