@@ -364,7 +364,8 @@ def shutdown() -> None:
 @atexit.register
 def _end() -> None:
     global _ending
-    _ending = True
+    with _lock:  # a program that is being started has to answer first
+        _ending = True
     shutdown()
 
 
