@@ -206,6 +206,18 @@ mutant("a spawner outlives its loop", (SPAWN, "else if (r == 0 || (errno != ENOM
        tests=[S + "test_spawn.py::test_the_loop_is_killed"])
 mutant("a keeper holds what the command prints through", ("src/box/owner.c", "\tfd_close(&c.out);\n\tfd_close(&c.err);\n", ""),
        tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
+HOLDER, SHARED = "src/box/holder.c", S + "test_shared_mounts.py::"
+mutant("what boxes share is bound, not an overlay", (PLAN, "plan_op(p, OP_LOWER, name)->source", "plan_op(p, OP_BIND, name)->source"),
+       tests=[SHARED + "test_one_overlay_a_sandbox", SHARED + "test_sockets_and_fifos_of_the_host_are_not_reached_through_it"])
+mutant("what boxes share is handed out writable", (HOLDER, "r = fds[have] < 0 ? -1 : 0;",
+                                                   'r = fds[have] < 0 ? -1 : sys_mount_setattr(fds[have], "", AT_EMPTY_PATH, '
+                                                   "&(struct sys_mount_attr){ .attr_clr = SYS_MOUNT_ATTR_RDONLY });"),
+       tests=[SHARED + "test_nothing_can_be_changed_through_it"])
+mutant("the holder is its caller", (HOLDER, "if (geteuid() != s->outer_uid &&", "if (false &&"), refuses=True, who="root")
+mutant("the holder keeps the caller's descriptors", (HOLDER, "sys_close_range(SOCK + 1, ~0U) < 0", "false"),
+       tests=[SHARED + "test_who_holds_it_is_the_boxs_own_user_and_holds_nothing_else"], who="root")
+mutant("the holder keeps the host's mounts", (HOLDER, "ops_run(p, &w.err) < 0 ||\n\t    ops_detach(p, &w.err) < 0", "ops_run(p, &w.err) < 0"),
+       tests=[SHARED + "test_who_holds_it_is_the_boxs_own_user_and_holds_nothing_else"], who="root")
 mutant("a new keeper holds what another call prints through", (SPAWN, "\t\tspawn_fds_close(f);\n\t\tfor", "\t\tfor"),
        tests=[S + "test_spawn.py::test_of_a_call_nobody_holds_the_streams_but_the_box"])
 mutant("words that their sender can change",
@@ -421,9 +433,9 @@ mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes =
 SERVE = "src/session"
 mutant("the queue of a session has no end", (f"{SERVE}/call.c", "s->queued >= s->queue_max", "false"),
        tests=[I + "test_serve_hard.py::test_the_queue_is_bounded"], image=True)
-mutant("live output needs no acknowledgement", (f"{SERVE}/call_io.c", "c->s->acks && SES_WINDOW - c->unacked < n", "false"),
+mutant("live output needs no acknowledgement", (f"{SERVE}/output.c", "o->s->acks && SES_WINDOW - o->unacked < n", "false"),
        tests=[I + "test_serve_hard.py::test_unacknowledged_output_holds_up_that_call_alone"], image=True)
-mutant("live output is gathered for who does not read", (f"{SERVE}/call_io.c", "!out_room(&c->s->out)", "false"),
+mutant("live output is gathered for who does not read", (f"{SERVE}/output.c", "!out_room(&o->s->out)", "false"),
        tests=[I + "test_serve_hard.py::test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory"], image=True)
 mutant("payloads have no end", (f"{SERVE}/upload.c", "u->n + r->n > SPAWN_CODE_MAX", "false"),
        tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)

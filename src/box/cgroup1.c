@@ -97,6 +97,10 @@ static int make_groups(struct limits *l, const struct cg1_place place[CG1_N], in
 		l->parent[c] = open_parent(&place[c], c, e);
 		if (l->parent[c] < 0)
 			return -1;
+		/* To try would leave the kernel a name that is not there, one a box. */
+		if (faccessat(l->parent[c], ".", W_OK, 0) < 0)
+			return err_sys(e, "%s: making a group in %.300s", cg1_name[c],
+				       place[c].path);
 	}
 	for (int tries = 0;; tries++) {
 		group_name(l->name);
@@ -339,8 +343,12 @@ static void cg1_usage(struct limits *l, struct limit_usage *ret)
 		ret->pids_max_events = v;
 }
 
+/* No file of a group may be open when the group goes: its name and the directory's would outlive
+ * the rmdir in the kernel's cache, two entries a box, until memory is short. */
 static void cg1_close(struct limits *l)
 {
+	fd_close(&l->dir[SLOT_OOM]);
+	fd_close(&l->event_fd);
 	for (int c = 0; c < CG1_N; c++) {
 		fd_close(&l->join[c]);
 		fd_close(&l->leave[c]);
@@ -349,8 +357,6 @@ static void cg1_close(struct limits *l)
 		fd_close(&l->dir[c]);
 		fd_close(&l->parent[c]);
 	}
-	fd_close(&l->dir[SLOT_OOM]);
-	fd_close(&l->event_fd);
 }
 
 /* Beside groups that are open: where they stand is known, and a directory that has no other group

@@ -362,13 +362,15 @@ static void step_back(struct limits *l)
 		unlinkat(l->parent[SLOT_GROUP], l->aside, AT_REMOVEDIR);
 }
 
+/* memory.events first: see cg1_close. */
 void cg2_close(struct limits *l)
 {
+	fd_close(&l->dir[SLOT_EVENTS]);
+	l->event_fd = -1; /* was the slot's */
 	if (l->dir[SLOT_GROUP] >= 0)
 		group_remove(l->parent[SLOT_GROUP], l->dir[SLOT_GROUP], l->name);
 	if (l->dir[SLOT_ASIDE] >= 0)
 		step_back(l);
-	l->event_fd = -1; /* the slot's */
 	l->into = -1;
 	l->enabled = l->held = 0;
 	for (int i = SLOT_GROUP; i <= SLOT_ASIDE; i++)

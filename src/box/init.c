@@ -27,6 +27,7 @@
 #include "box/locks.h"
 #include "box/netns.h"
 #include "box/ops.h"
+#include "box/user.h"
 #include "box/userns_why.h"
 
 #define CONNECT_MS 20
@@ -107,17 +108,6 @@ static int init_signals(struct err *e)
 	return 0;
 }
 
-static int map_write(int self, const char *file, uint64_t inside, uint64_t outside, struct err *e)
-{
-	char text[64];
-
-	snprintf(text, sizeof(text), "%llu %llu 1", (unsigned long long)inside,
-		 (unsigned long long)outside);
-	return fd_write_file_at(self, file, text) < 0
-		       ? err_sys(e, "write /proc/self/%s (%s)", file, text)
-		       : 0;
-}
-
 /* A range is mapped from outside, since more than its own id nobody may map himself. */
 static void init_ids_wait(const struct init_args *a)
 {
@@ -133,28 +123,17 @@ static void init_ids_wait(const struct init_args *a)
 static int init_ids(const struct init_args *a, struct err *e)
 {
 	const struct box_spec *s = a->spec;
-	_cleanup_fd_ int self = -1;
 
 	if (a->root_caller &&
 	    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) /* else /proc/self/uid_map is root's */
 		return err_sys(e, "open the own id maps");
-	self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (self < 0)
-		return err_proc(e, "/proc/self");
 	if (s->range.n > 0) {
 		init_ids_wait(a);
 		if (setgroups(0, NULL) < 0)
 			return err_sys(e, "leave the caller's groups");
-	} else {
-		if (fd_write_file_at(self, "setgroups", "deny") < 0)
-			return err_sys(e, "write /proc/self/setgroups");
-		if (map_write(self, "uid_map", s->uid, s->outer_uid, e) < 0 ||
-		    map_write(self, "gid_map", s->gid, s->outer_gid, e) < 0)
-			return -1;
+		return user_become(s, e);
 	}
-	if (setresgid(s->gid, s->gid, s->gid) < 0 || setresuid(s->uid, s->uid, s->uid) < 0)
-		return err_sys(e, "become uid %u of the box", s->uid);
-	return 0;
+	return user_map(s, e) < 0 ? -1 : user_become(s, e);
 }
 
 /* Binds init's life to cloche's. The death signal is set after the ids (changing them clears it),

@@ -265,6 +265,10 @@ static int watch_workspace(struct live *b, struct err *e)
 		return tree < 0 ? err_sys(e, "watch the size of the new layer")
 				: limits_watch_workspace(&b->limits, tree, e);
 	}
+	if (b->spec->workspace_size) {
+		limits_sized_workspace(&b->limits, b->spec->workspace_size);
+		return 0;
+	}
 	for (size_t i = 0; i < b->spec->n_mounts; i++) {
 		const struct box_mount *m = &b->spec->mounts[i];
 		_cleanup_fd_ int dir = -1;
@@ -441,8 +445,11 @@ int box_run(const struct box_spec *spec, const struct box_io *io, struct box_out
 	for (int i = 1; i < 3; i++)
 		if (b->relays[i].store)
 			relay_take(&b->relays[i], i == 1 ? &ret->out : &ret->err_out);
-	if (b->owner && !b->unclaimed)
+	if (b->owner && !b->unclaimed) {
 		b->owner->over(b->owner, ret);
+		if (b->limits_open)
+			monitor_sweep(b);
+	}
 	finish(b);
 	return 0;
 }

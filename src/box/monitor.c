@@ -104,6 +104,11 @@ void monitor_failed(struct live *b, const struct err *why)
 	userns_explain(&b->why);
 }
 
+void monitor_sweep(const struct live *b)
+{
+	limits_sweep_beside(&b->limits, SWEEP_MAX);
+}
+
 /* The machine's first process reaps whatever is left to it. A container's is often an application
  * that does not, and each box would leave a zombie there. The number is the kernel's
  * PROC_PID_INIT_INO, part of its interface since 3.8. */
@@ -178,8 +183,8 @@ static void on_started(struct live *b, const struct init_msg *m, const int *fds,
 	b->out->landlock_abi = m->landlock_abi;
 	b->out->binds = m->binds;
 	b->reaps = !is_initial_pidns();
-	limits_sweep_beside(&b->limits,
-			    SWEEP_MAX); /* what a killed cloche left; the command runs meanwhile */
+	if (!b->owner) /* the command runs meanwhile; who has an owner does it after the outcome */
+		monitor_sweep(b);
 	if (b->spec->tty) {
 		fcntl(fds[1], F_SETFL, fcntl(fds[1], F_GETFL) | O_NONBLOCK);
 		b->tty = fds[1];

@@ -66,3 +66,5 @@ void monitor_failed(struct live *b, const struct err *why);
 void monitor_run(struct live *b, const struct box_io *io);
 /* Fills the outcome. */
 void monitor_judge(struct live *b);
+/* Takes away what a killed cloche left beside this box's groups. */
+void monitor_sweep(const struct live *b);

@@ -45,15 +45,22 @@ static int lower_bind(const struct walk *w, const struct op *op, struct err *e)
  * tells no host path. It needs two lower directories; the second is empty. */
 int ops_lower(struct walk *w, const struct op *op, struct err *e)
 {
-	const struct plan_source *s = &w->p->sources[op->source];
+	struct plan_source *s = &w->p->sources[op->source];
 	_cleanup_fd_ int place = -1;
 	char target[64], lower[64];
 	const char *at = ops_place_path(w, op, target, &place);
 	int r;
 
+	if (s->shared && ops_attach(w, op, s->fd, e) == 0)
+		return 0;
+	if (s->shared) { /* an own one then, as ever */
+		*e = (struct err){ 0 };
+		fd_close(&s->fd);
+		s->shared = false;
+	}
 	if (!at)
 		return err_sys(e, "mount target /%s", op->path);
-	if (ops_source_open(&w->p->sources[op->source], e) < 0 || ops_source_enter(w, s, e) < 0)
+	if (ops_source_open(s, e) < 0 || ops_source_enter(w, s, e) < 0)
 		return -1;
 	snprintf(lower, sizeof(lower), "lowerdir=.:/proc/self/fd/%d,userxattr", w->empty);
 	r = mount("cloche", at, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, lower);

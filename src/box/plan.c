@@ -116,7 +116,19 @@ static int plan_source(struct plan *p, const char *path, const struct box_mount 
 	return (int)p->n_sources++;
 }
 
-static void plan_root_entry(struct plan *p, const struct rootfs_entry *en)
+/* The next of those that the holder made, if there is one. A copy is as good as a mount, and there
+ * is none of it. */
+static void plan_shared(struct plan *p, const struct box_spec *spec, const struct rootfs_entry *en,
+			struct plan_source *s)
+{
+	if (en->copy || p->n_shared >= spec->n_shared)
+		return;
+	s->shared = true;
+	s->fd = spec->shared[p->n_shared++];
+}
+
+static void plan_root_entry(struct plan *p, const struct box_spec *spec,
+			    const struct rootfs_entry *en)
 {
 	struct op *op;
 
@@ -146,6 +158,8 @@ static void plan_root_entry(struct plan *p, const struct rootfs_entry *en)
 	}
 	op->ready = en->copy;
 	op->source = (int16_t)plan_source(p, en->text, NULL, en->kind == ROOTFS_ENTRY_BIND);
+	if (en->kind == ROOTFS_ENTRY_LOWER)
+		plan_shared(p, spec, en, &p->sources[op->source]);
 }
 
 static void plan_tmpfs(struct plan *p, const char *path, uint64_t size, unsigned mode, bool strange)
@@ -249,8 +263,9 @@ static void plan_cgroup(struct plan *p, const struct box_spec *spec)
 	plan_op(p, OP_CGROUP, "sys/fs/cgroup")->strange = p->root_overlay;
 }
 
-static void plan_mount(struct plan *p, const struct box_mount *m)
+static void plan_mount(struct plan *p, const struct box_spec *spec, const struct box_mount *m)
 {
+	const bool held = m->workspace && spec->workspace_size;
 	const char *path = m->dst + 1;
 	struct op *op;
 
@@ -273,7 +288,10 @@ static void plan_mount(struct plan *p, const struct box_mount *m)
 		op = plan_op(p, OP_BIND, path);
 		op->flags = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |
 			    (m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);
-		op->source = (int16_t)plan_source(p, m->src, m, true);
+		op->source = (int16_t)plan_source(p, m->src, held ? NULL : m, true);
+		p->sources[op->source].shared = held;
+		if (held)
+			p->sources[op->source].fd = spec->workspace_mount;
 	}
 	op->strange = true;
 }
@@ -357,7 +375,12 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 {
 	struct plan *p = ret;
 
-	p->n_ops = p->n_sources = p->used = 0;
+	if (spec->workspace_size && spec->workspace_mount < 0) {
+		err_set(e, ERR_SYS,
+			"the workspace can't be mounted any more: the process that holds it has ended");
+		return err_at(e, STAGE_WORKSPACE);
+	}
+	p->n_ops = p->n_sources = p->used = p->n_shared = 0;
 	p->root_readonly = p->skeleton = p->own_group = false;
 	p->draft = spec->setup;
 	p->strict = spec->profile == BOX_PROFILE_UNTRUSTED;
@@ -370,7 +393,7 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	if (p->root_overlay)
 		plan_source(p, spec->root.dir, spec->root_check, false);
 	for (size_t i = 0; i < spec->root.n_entries; i++)
-		plan_root_entry(p, &spec->root.entries[i]);
+		plan_root_entry(p, spec, &spec->root.entries[i]);
 	plan_dev(p, spec);
 	plan_code(p, spec);
 	if (plan_proc(p, spec, e) < 0)
@@ -382,12 +405,44 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	if (spec->read_only)
 		plan_readonly_root(p, spec);
 	for (size_t i = 0; i < spec->n_mounts; i++)
-		plan_mount(p, &spec->mounts[i]);
+		plan_mount(p, spec, &spec->mounts[i]);
 	if (p->n_ops > PLAN_OPS_MAX) {
 		err_set(e, ERR_USAGE,
 			"too many mounts and devices for one box: give fewer -v, --tmpfs and --device");
 		return err_at(e, STAGE_MOUNT);
 	}
+	return 0;
+}
+
+int plan_build_shared(const struct box_spec *spec, bool overlays, struct plan *ret, size_t *ret_n,
+		      struct err *e)
+{
+	struct plan *p = ret;
+	size_t n = 0;
+
+	memset(p, 0, sizeof(*p));
+	p->strict = true; /* boxes do as well as this without it */
+	snprintf(p->root_options, sizeof(p->root_options), "size=64k,nr_inodes=64,mode=0755");
+	overlays = overlays && spec->root.kind == ROOTFS_HOST;
+	for (size_t i = 0; overlays && i < spec->root.n_entries && n < BOX_SHARED_MAX; i++) {
+		const struct rootfs_entry *en = &spec->root.entries[i];
+		const char *name;
+
+		if (en->kind != ROOTFS_ENTRY_LOWER || en->copy)
+			continue;
+		name = plan_text(p, "%zu", n++);
+		plan_op(p, OP_DIR, name)->mode = 0755;
+		plan_op(p, OP_LOWER, name)->source = (int16_t)plan_source(p, en->text, NULL, false);
+	}
+	if (spec->workspace_size) {
+		const char *name = plan_text(p, "%zu", n);
+
+		plan_op(p, OP_DIR, name)->mode = 0755;
+		plan_tmpfs(p, name, spec->workspace_size, 0700, false);
+	}
+	if (p->n_ops > PLAN_OPS_MAX)
+		return err_set(e, ERR_SYS, "too many shared mounts");
+	*ret_n = n;
 	return 0;
 }
 

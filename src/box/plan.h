@@ -47,9 +47,11 @@ struct plan_source {
 	const char *path;
 	const struct box_mount *check; /* compare (dev, ino) to this, or NULL */
 	uint64_t rdev; /* a device that the caller asked for: its number as checked; else 0 */
-	bool tree; /* wanted as a detached mount (bind); else as a directory to stand in (overlay)
-		    */
-	int fd;	   /* id-mapped mount made by the parent, or -1; in the child: what was opened */
+	bool tree;   /* wanted as a detached mount (bind); else as a directory to stand in (overlay)
+		      */
+	bool shared; /* fd is a mount of what the boxes of one sandbox share (holder.h) */
+	int fd;	     /* mount made by the parent (id-mapped) or by the holder, or -1; in the child:
+			what was opened */
 };
 
 struct op {
@@ -82,6 +84,7 @@ struct plan {
 	bool root_readonly;
 	bool strict; /* a read-only directory of the host goes through an overlay or not at all */
 	bool own_group;	       /* the child is born in a cgroup of its own; set with each clone */
+	unsigned n_shared;     /* of the spec's, that have their op */
 	unsigned n_binds;      /* in the child: how many had to do without */
 	int no_overlay;	       /* in the child: 1 + the source that `strict` refused; 0 none */
 	char root_options[96]; /* of the tmpfs that is the root or holds the overlay's upper */
@@ -92,5 +95,9 @@ struct plan {
 /* Everything of the spec that is file system. Does not touch the file system but to generate views
  * of /proc. */
 int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e);
+/* What the boxes of this spec share, as a root of its own: the i-th mount at the name `i`, and the
+ * workspace, if they have it in memory, at the one behind. *ret_n: how many there are before it. */
+int plan_build_shared(const struct box_spec *spec, bool overlays, struct plan *ret, size_t *ret_n,
+		      struct err *e);
 /* One line an op, in order; for people. */
 void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *out);

@@ -19,6 +19,8 @@
 #define BOX_RULES_MAX 64
 #define BOX_ULIMITS_MAX 16
 
+#define BOX_SHARED_MAX 7 /* as many descriptors as one message takes, but one */
+
 #define BOX_LIMIT_NONE UINT64_MAX /* a limit that the caller explicitly lifted, or never set */
 
 enum box_mount_kind { BOX_MOUNT_DIR, BOX_MOUNT_FILE, BOX_MOUNT_TMPFS, BOX_MOUNT_KIND_N };
@@ -104,7 +106,14 @@ struct box_range {
 struct box_spec {
 	struct rootfs root;
 	const struct box_mount *root_check; /* what was checked at root.dir */
-	char *const *argv;    /* NULL-terminated, argv[0] looked up in the box's PATH */
+	int shared[BOX_SHARED_MAX]; /* detached mounts of the holder's (holder.h), this box's own,
+				       for the first LOWER entries of root that are no copies */
+	size_t n_shared;
+	/* The workspace is a file system of the sandbox's, held in memory; its mount is in
+	   place of what mounts[] says of its directory. */
+	uint64_t workspace_size; /* bytes; 0: it is none */
+	int workspace_mount;	 /* as above; -1: it can't be had any more */
+	char *const *argv;	 /* NULL-terminated, argv[0] looked up in the box's PATH */
 	char *const *env;     /* complete environment, NULL-terminated; no variable of the host */
 	const char *store;    /* where skeletons are kept (box/skeleton.h), or NULL for none */
 	const char *cwd;      /* absolute */

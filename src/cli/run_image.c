@@ -1,8 +1,8 @@
 /* cloche runs what is in the store; what brings images there is another program, so that what reads
  * a registry's bytes is never what builds boxes. It is started as from a shell, with the same
- * options, and dies with cloche. Its standard output, the image's id, is nobody's here; its
- * progress goes to the caller's stderr, but for --json, where its last line becomes part of the
- * error. */
+ * options, and dies with cloche. Its standard output, the image's id, is nobody's here, but for who
+ * wants its progress as JSON, which comes there; else its progress goes to the caller's stderr, but
+ * for --json, where its last line becomes part of the error. */
 #include "cli/run_image.h"
 
 #include <errno.h>
@@ -57,12 +57,12 @@ static void last_read(struct last_line *l, int fd)
 	last_add(l, "\n", 1);
 }
 
-_Noreturn static void become(char **words, int err_to)
+_Noreturn static void become(char **words, int err_to, bool both)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (null >= 0 && dup2(null, 0) >= 0 && dup2(null, 1) >= 0 &&
+	if (null >= 0 && dup2(null, 0) >= 0 && dup2(both ? err_to : null, 1) >= 0 &&
 	    (err_to < 0 || dup2(err_to, 2) >= 0))
 		execv(words[0], words);
 	_exit(127);
@@ -79,7 +79,7 @@ static int spawn(char **words, struct last_line *kept, int *ret, struct err *e)
 		return err_sys(e, "make a pipe");
 	pid = fork();
 	if (pid == 0)
-		become(words, to);
+		become(words, to, kept && kept->copy);
 	fd_close(&to);
 	if (pid < 0)
 		return err_fork(e, "start cloche-image");
@@ -94,8 +94,8 @@ static int spawn(char **words, struct last_line *kept, int *ret, struct err *e)
 static int pull(const struct run_options *o, const struct image_use *u, struct err *e)
 {
 	char path[PROGRAM_PATH_MAX], verb[] = "pull", quiet[] = "--quiet", json[] = "--json",
-				     platform[] = "--platform";
-	char *words[8] = { path, verb };
+				     platform[] = "--platform", timeout[] = "--timeout";
+	char *words[10] = { path, verb };
 	struct last_line kept = { .copy = o->progress };
 	size_t n = 2;
 	int status = 0;
@@ -105,6 +105,10 @@ static int pull(const struct run_options *o, const struct image_use *u, struct e
 	if (o->request.platform) {
 		words[n++] = platform;
 		words[n++] = (char *)(uintptr_t)o->request.platform;
+	}
+	if (o->pull_timeout) {
+		words[n++] = timeout;
+		words[n++] = (char *)(uintptr_t)o->pull_timeout;
 	}
 	if (o->progress)
 		words[n++] = json;

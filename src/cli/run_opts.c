@@ -9,6 +9,7 @@ enum {
 	O_IMAGE,
 	O_PULL,
 	O_PLATFORM,
+	O_PULL_TIMEOUT,
 	O_NO_PYC,
 	O_DEPS,
 	O_ENTRYPOINT,
@@ -62,6 +63,9 @@ static const struct opt_row rows[] = {
 	  "when to download the image; `never` touches no network", NULL, "0.2", O_PULL },
 	{ "platform", 0, OPT_STR, false, "OS/ARCH[/VARIANT]", NULL, "Box",
 	  "the image for this platform, such as linux/arm64", "rootfs", "0.2", O_PLATFORM },
+	{ "pull-timeout", 0, OPT_DURATION, false, "TIME", "600s", "Box",
+	  "give up downloading the image after this long; 0: never", "rootfs", "0.3",
+	  O_PULL_TIMEOUT },
 	{ "no-pyc-cache", 0, OPT_FLAG, false, NULL, NULL, "Box",
 	  "do not compile the image's Python library ahead, once, nor use what was compiled", NULL,
 	  "0.2", O_NO_PYC },
@@ -220,6 +224,11 @@ static int option_limit(struct box_limits *l, int id, const char *value, struct 
 	}
 }
 
+enum run_pull run_pull_of(const char *value)
+{
+	return value[0] == 'a' ? PULL_ALWAYS : value[0] == 'n' ? PULL_NEVER : PULL_MISSING;
+}
+
 int run_option(void *ctx, const struct opt_row *row, const char *value, struct err *e)
 {
 	struct run_options *o = ctx;
@@ -232,6 +241,7 @@ int run_option(void *ctx, const struct opt_row *row, const char *value, struct e
 	};
 	const char **one[] = { [O_IMAGE] = &r->image,
 			       [O_PLATFORM] = &r->platform,
+			       [O_PULL_TIMEOUT] = &o->pull_timeout,
 			       [O_ENTRYPOINT] = &r->entrypoint,
 			       [O_ROOTFS] = &r->rootfs,
 			       [O_USER] = &r->user,
@@ -268,9 +278,7 @@ int run_option(void *ctx, const struct opt_row *row, const char *value, struct e
 	if (row->id == O_TMP)
 		return parse_size(value, &r->tmp, e);
 	if (row->id == O_PULL) {
-		o->pull = value[0] == 'a'   ? PULL_ALWAYS
-			  : value[0] == 'n' ? PULL_NEVER
-					    : PULL_MISSING;
+		o->pull = run_pull_of(value);
 		return 0;
 	}
 	if (row->id == O_PROFILE) {

@@ -4,6 +4,7 @@
  * The exit code is the command's own, or its fault's, as with `cloche run`; then nothing was
  * made. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include "cli/verbs.h"
 #include "engine/apt_lists.h"
 #include "engine/setup.h"
+#include "session/spawn.h"
 
 #define MEMORY_DEFAULT (2ULL << 30)
 #define PIDS_DEFAULT 1024
@@ -32,6 +34,9 @@
 
 enum {
 	O_IMAGE,
+	O_PULL,
+	O_PLATFORM,
+	O_PULL_TIMEOUT,
 	O_NAME,
 	O_BYTECODE,
 	O_ENV,
@@ -43,6 +48,7 @@ enum {
 	O_DISK,
 	O_VERBOSE,
 	O_JSON,
+	O_LIVE,
 	O_QUIET
 };
 
@@ -50,11 +56,17 @@ static const struct opt_row rows[] = {
 	{ "image", 0, OPT_STR, false, "IMAGE", "host", "Image",
 	  "the image to start from; on `host` pip and npm install beside this machine's own programs",
 	  NULL, "0.2", O_IMAGE },
+	{ "pull", 0, OPT_CHOICE, false, "missing|always|never", "missing", "Image",
+	  "when to download the image; `never` touches no network", NULL, "0.3", O_PULL },
+	{ "platform", 0, OPT_STR, false, "OS/ARCH[/VARIANT]", NULL, "Image",
+	  "the image for this platform, such as linux/arm64", NULL, "0.3", O_PLATFORM },
+	{ "pull-timeout", 0, OPT_DURATION, false, "TIME", "600s", "Image",
+	  "give up downloading after this long; 0: never", NULL, "0.3", O_PULL_TIMEOUT },
 	{ "name", 0, OPT_STR, false, "NAME", NULL, "Image", "what to call the result: local/NAME",
 	  NULL, "0.2", O_NAME },
 	{ "bytecode", 0, OPT_FLAG, false, NULL, NULL, "Image",
 	  "in place of a command and a name: compile the image's Python library, as the first run does",
-	  "name,env,verbose,json", "0.2", O_BYTECODE },
+	  "name,env,verbose,json,live", "0.2", O_BYTECODE },
 	{ "env", 'e', OPT_STR, true, "NAME[=VALUE]", NULL, "Image",
 	  "set a variable for the command; without =VALUE copy it from here", NULL, "0.2", O_ENV },
 	{ "no-network", 0, OPT_FLAG, false, NULL, NULL, "Image",
@@ -71,10 +83,13 @@ static const struct opt_row rows[] = {
 	{ "disk", 0, OPT_SIZE, false, "SIZE", "10g", "Limits",
 	  "end the command when what it writes grows beyond this", NULL, "0.2", O_DISK },
 	{ "verbose", 0, OPT_FLAG, false, NULL, NULL, "Output",
-	  "show what the command prints, on stderr, while it runs", "json", "0.2", O_VERBOSE },
+	  "show what the command prints, on stderr, while it runs", "json,live", "0.2", O_VERBOSE },
 	{ "json", 0, OPT_FLAG, false, NULL, NULL, "Output",
 	  "print one JSON object: the image that was made, or how the command ended", NULL, "0.2",
 	  O_JSON },
+	{ "live", 0, OPT_FLAG, false, NULL, NULL, "Output",
+	  "for programs, with --json: what the command prints, as it comes, to descriptors 3 and 4; progress, one JSON object a line, to 5",
+	  NULL, "0.3", O_LIVE },
 	{ "quiet", 'q', OPT_FLAG, false, NULL, NULL, "Output", "no notes on stderr", NULL, "0.2",
 	  O_QUIET },
 };
@@ -82,12 +97,20 @@ static const struct opt_row rows[] = {
 struct setup_options {
 	struct run_options run; /* its image, its limits, and how it is told */
 	const char *name;
-	bool bytecode, no_network, verbose;
+	bool bytecode, no_network, verbose, live;
 };
 
 static struct prepared prepared; /* large; one a process */
 static struct setup setup = SETUP_NONE;
 static struct img_record host; /* the base, where it is the host image */
+
+static int live_fds(int flags)
+{
+	for (int fd = SETUP_OUT; fd <= SETUP_PROGRESS; fd++)
+		if (fcntl(fd, F_SETFD, flags) < 0)
+			return -1;
+	return 0;
+}
 
 static int on_option(void *ctx, const struct opt_row *row, const char *value, struct err *e)
 {
@@ -97,6 +120,15 @@ static int on_option(void *ctx, const struct opt_row *row, const char *value, st
 	switch (row->id) {
 	case O_IMAGE:
 		o->run.request.image = value;
+		return 0;
+	case O_PULL:
+		o->run.pull = run_pull_of(value);
+		return 0;
+	case O_PLATFORM:
+		o->run.request.platform = value;
+		return 0;
+	case O_PULL_TIMEOUT:
+		o->run.pull_timeout = value;
 		return 0;
 	case O_NAME:
 		o->name = value;
@@ -125,6 +157,13 @@ static int on_option(void *ctx, const struct opt_row *row, const char *value, st
 	case O_JSON:
 		o->run.json = true;
 		return 0;
+	case O_LIVE:
+		o->live = true;
+		o->run.progress = SETUP_PROGRESS;
+		return live_fds(FD_CLOEXEC) < 0
+			       ? err_set(e, ERR_USAGE, "descriptors %d to %d have to be open",
+					 SETUP_OUT, SETUP_PROGRESS)
+			       : 0;
 	default:
 		o->run.quiet = true;
 		return 0;
@@ -203,14 +242,31 @@ static int tell_made(const struct setup_options *o, double seconds)
 	return cli_put(STDOUT_FILENO, &out);
 }
 
-static int tell_outcome(const struct box_outcome *out)
+static int tell_outcome(const struct setup_options *o, const struct box_outcome *out)
 {
 	_cleanup_buf_ struct buf text;
 
 	buf_stream(&text, STDOUT_FILENO);
-	outcome_json(&prepared, out, &(struct outcome_show){ .streams = true }, &text);
+	outcome_json(&prepared, out, &(struct outcome_show){ .streams = !o->live }, &text);
 	buf_flush(&text);
 	return outcome_code(out);
+}
+
+static void tell_phase(const struct setup_options *o, const char *phase, const char *text)
+{
+	_cleanup_buf_ struct buf line;
+	struct json j;
+
+	if (!o->live)
+		return;
+	buf_init(&line, 1024);
+	json_init(&j, &line);
+	json_obj(&j);
+	json_kstr(&j, "phase", phase);
+	json_kstr(&j, "text", text);
+	json_obj_end(&j);
+	buf_str(&line, "\n");
+	(void)!fd_write_all(SETUP_PROGRESS, line.data, line.len);
 }
 
 /* The command did not end well: nothing is made. */
@@ -219,7 +275,7 @@ static int tell_failed(const struct setup_options *o, const struct box_outcome *
 	char line[80];
 
 	if (o->run.json)
-		return tell_outcome(out);
+		return tell_outcome(o, out);
 	if (!o->verbose) {
 		show_tail(&out->out);
 		show_tail(&out->err_out);
@@ -267,14 +323,15 @@ static int run_command(const struct setup_options *o, enum box_fault *ret, struc
 {
 	static struct box_outcome out;
 	struct box_io io = { .in = -1,
-			     .out = STDERR_FILENO,
-			     .err = STDERR_FILENO,
-			     .capture = !o->verbose,
+			     .out = o->live ? SETUP_OUT : STDERR_FILENO,
+			     .err = o->live ? SETUP_ERR : STDERR_FILENO,
+			     .capture = !o->verbose && !o->live,
 			     .title = cli_title.start,
 			     .title_len = cli_title.len };
 	int rc;
 
 	*ret = FAULT_STARTUP_FAILED;
+	tell_phase(o, "setup", "running the command");
 	if (box_run(&prepared.spec, &io, &out, e) < 0)
 		return refuse(o, e);
 	*ret = out.fault;
@@ -327,6 +384,7 @@ static int make_layer(struct setup_options *o, struct err *e)
 	rc = run_command(o, &fault, e);
 	if (rc != 0 && !is_final(o, fault))
 		return rc;
+	tell_phase(o, "keep", "keeping what it installed");
 	if ((rc == 0 ? setup_settle(&setup, &prepared.spec, e) : setup_settle_empty(&setup, e)) < 0)
 		return refuse(o, e);
 	return 0;
@@ -374,8 +432,12 @@ static int open_all(struct setup_options *o, struct err *e)
 		return err_at(e, STAGE_LIMITS);
 	if (run_image(&o->run, &prepared, e) < 0)
 		return -1;
+	if (o->live)
+		live_fds(0); /* a copy of this program would need them */
 	if (self_protect(cli_title.argv, e) < 0)
 		return err_at(e, STAGE_LOCKS);
+	if (o->live)
+		live_fds(FD_CLOEXEC);
 	if (on_host(&o->run.request) && setup_host_request(&o->run.request, e) < 0)
 		return -1;
 	if (!image_wanted(&o->run.request) && setup_host(&host, e) < 0)
@@ -390,6 +452,8 @@ static int check_words(const struct setup_options *o, int n_command, struct err 
 		return err_set(e, ERR_USAGE, "--bytecode takes no command");
 	if (o->bytecode && !image_wanted(&o->run.request))
 		return err_set(e, ERR_USAGE, "--bytecode needs --image IMAGE");
+	if (o->live && !o->run.json)
+		return err_set(e, ERR_USAGE, "--live goes with --json");
 	if (o->bytecode || (o->name && n_command > 0))
 		return 0;
 	return err_set(e, ERR_USAGE, "needs %s: cloche setup --image IMAGE --name NAME -- COMMAND",

@@ -19,7 +19,18 @@
 static void call_start(struct call *c);
 static void call_ended(struct call *c);
 static void call_send(void *ctx);
+static void call_output_moved(void *ctx);
 static void cancel_by(struct session *s, void *owner, uint64_t by);
+static void ack(struct session *s, void *owner, size_t n);
+
+/* An event of the call, under its id or as a call's. */
+static json_t *call_event(void *ctx, const char *event)
+{
+	const struct call *c = ctx;
+
+	return json_pack("{s:I,s:s}", c->background ? "call" : "id", (json_int_t)c->pending.id,
+			 "event", event);
+}
 
 /* ---- from a request to the queue ---- */
 
@@ -46,7 +57,7 @@ static int take_order(struct call *c, const struct request *r, struct ses_error 
 	const json_t *pty = request_json(r, "pty");
 
 	c->background = r->op == OP_START;
-	c->live = request_bool(r, "stream", false);
+	c->output.live = request_bool(r, "stream", false);
 	c->order.kind = SPAWN_CALL;
 	c->order.timeout_us = request_us(r, "timeout_s", c->background ? 0 : o->timeout_us);
 	if (request_bool(r, "stdin", false))
@@ -122,7 +133,8 @@ void call_begin(struct session *s, const struct request *r)
 	c->s = s;
 	c->sb = sb;
 	c->fds = (struct spawn_fds){ -1, -1, -1, -1, -1, -1 };
-	c->control = c->in = c->out.fd = c->err.fd = -1;
+	c->control = c->in = -1;
+	output_init(&c->output, s, c, call_event, call_output_moved);
 	if (take_order(c, r, &e) < 0) {
 		reply_fail(s, r->id, &e);
 		spawn_fds_close(&c->fds);
@@ -130,6 +142,7 @@ void call_begin(struct session *s, const struct request *r)
 		return;
 	}
 	c->pending.cancel = cancel_by;
+	c->pending.ack = ack;
 	pending_add(s, &c->pending, r->id, c);
 	c->next_of_sandbox = sb->calls;
 	c->held = r->n;
@@ -176,13 +189,13 @@ static int make_streams(struct call *c, struct err *e)
 
 	if (fd_pipe(&out, &c->fds.out) < 0)
 		return err_sys(e, "a pipe");
-	if (stream_open(&c->out, c, "stdout", out, cap, e) < 0)
+	if (output_open(&c->output, &c->output.out, "stdout", out, cap, e) < 0)
 		return -1;
 	out = -1;
 	if (!(c->order.flags & SPAWN_PTY)) {
 		if (fd_pipe(&err, &c->fds.err) < 0)
 			return err_sys(e, "a pipe");
-		if (stream_open(&c->err, c, "stderr", err, cap, e) < 0)
+		if (output_open(&c->output, &c->output.err, "stderr", err, cap, e) < 0)
 			return -1;
 		err = -1;
 	}
@@ -279,8 +292,7 @@ static void call_started(struct call *c)
 		if (c->signals >> sig & 1)
 			send_order(c, SPAWN_SIGNAL, sig, 0, 0);
 	c->signals = 0;
-	stream_resume(&c->out);
-	stream_resume(&c->err);
+	output_run(&c->output);
 }
 
 /* What came with OUTCOME. */
@@ -371,20 +383,19 @@ static void call_ended(struct call *c)
 	if (c->background && !started)
 		reply_done(s, c->pending.id, NULL);
 	answer_cancels(c);
-	stream_finish(&c->out);
-	stream_finish(&c->err);
-	call_streams_done(c);
+	output_finish(&c->output);
+	call_output_moved(c);
 	call_pump_queue(s);
 }
 
-void call_streams_done(struct call *c)
+static void call_output_moved(void *ctx)
 {
-	if (c->state != CALL_ENDED || !stream_finished(&c->out) || !stream_finished(&c->err))
+	struct call *c = ctx;
+
+	if (c->state != CALL_ENDED || !output_finished(&c->output))
 		return;
-	if (c->out.kept.store)
-		relay_take(&c->out.kept, &c->result.out);
-	if (c->err.kept.store)
-		relay_take(&c->err.kept, &c->result.err);
+	output_take(&c->output.out, &c->result.out);
+	output_take(&c->output.err, &c->result.err);
 	c->state = CALL_KEPT;
 	if (c->background) {
 		c->kept = c->result.out.len + c->result.err.len;
@@ -423,8 +434,7 @@ void call_drop(struct call *c)
 	port_end(c);
 	close_control(c);
 	call_stdin_end(c);
-	stream_close(&c->out);
-	stream_close(&c->err);
+	output_close(&c->output);
 	answer_cancels(c);
 	pump_drop(&c->pump);
 	pending_drop(s, &c->pending);
@@ -533,16 +543,11 @@ static void call_resize(struct call *c, const struct request *r)
 	reply_done(c->s, r->id, NULL);
 }
 
-static void call_ack(struct call *c, const struct request *r)
+static void ack(struct session *s, void *owner, size_t n)
 {
-	size_t n = (size_t)request_int(r, "size", 0);
+	struct call *c = owner;
 
-	c->unacked -= n < c->unacked ? n : c->unacked;
-	if (c->s->acks && c->unacked < SES_WINDOW) {
-		stream_resume(&c->out);
-		stream_resume(&c->err);
-		call_streams_done(c);
-	}
+	output_ack(&c->output, n);
 }
 
 void call_operation(struct session *s, const struct request *r)
@@ -551,9 +556,8 @@ void call_operation(struct session *s, const struct request *r)
 	struct pending *p = pending_find(s, id);
 
 	if (!p || p->cancel != cancel_by) {
-		if (r->op != OP_ACK)
-			reply_refuse(s, r->id, SES_NOT_FOUND, "there is no call %llu",
-				     (unsigned long long)id);
+		reply_refuse(s, r->id, SES_NOT_FOUND, "there is no call %llu",
+			     (unsigned long long)id);
 		return;
 	}
 	switch (r->op) {
@@ -569,11 +573,8 @@ void call_operation(struct session *s, const struct request *r)
 	case OP_RESIZE:
 		call_resize(p->owner, r);
 		break;
-	case OP_PORT:
-		port_open(p->owner, r);
-		break;
 	default:
-		call_ack(p->owner, r);
+		port_open(p->owner, r);
 		break;
 	}
 }

@@ -2,7 +2,7 @@
  * runs, and its outcome is sent: at once, or, when `start` began it, to whoever asks by `wait`. */
 #pragma once
 
-#include "box/relay.h"
+#include "session/output.h"
 #include "session/result.h"
 #include "session/serve.h"
 #include "session/spawn.h"
@@ -16,16 +16,6 @@ enum call_state {
 	CALL_SENDING, /* the outcome is on its way */
 };
 
-struct stream {
-	struct call *call;
-	const char *name; /* "stdout" */
-	int fd;
-	struct source src;
-	struct relay kept;
-	bool held;     /* not read: the command does not run yet, or there is no room */
-	uint64_t left; /* after the end: what is still to be taken */
-};
-
 struct call {
 	struct session *s;
 	struct sandbox *sb;
@@ -35,7 +25,7 @@ struct call {
 	struct pending wait;
 	uint64_t signals; /* a bit each, until the command runs */
 	enum call_state state;
-	bool background, live, cancelled;
+	bool background, cancelled;
 	uint64_t *cancels; /* ids of the `cancel`s that wait for the end */
 	size_t n_cancels;
 
@@ -46,8 +36,7 @@ struct call {
 	uint64_t queued_at;
 	int control;
 	struct source control_src;
-	struct stream out, err;
-	size_t unacked;
+	struct output output;
 
 	int in; /* our end of the command's standard input */
 	struct source in_src;
@@ -74,20 +63,7 @@ void call_cancel(struct call *c);
 /* Frees it, whatever it is doing; nothing is answered. */
 void call_drop(struct call *c);
 
-/* call_io.c */
-/* Nothing is read before the call runs. fd is its own from then on. */
-int stream_open(struct stream *t, struct call *c, const char *name, int fd, uint64_t cap,
-		struct err *e);
-/* Reads no more than is there now. */
-void stream_finish(struct stream *t);
-bool stream_finished(const struct stream *t);
-/* There may be room again. */
-void stream_resume(struct stream *t);
-void stream_close(struct stream *t);
-/* An event of the call, under its id or as a call's. */
-json_t *call_event(const struct call *c, const char *event);
+/* call_stdin.c */
 int call_stdin_open(struct call *c, int fd, struct err *e); /* fd is its own from then on */
 void call_stdin(struct call *c, const struct request *r);
 void call_stdin_end(struct call *c);
-/* Both streams are finished. */
-void call_streams_done(struct call *c);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,14 +15,14 @@
 #include "session/worker.h"
 
 #define STALL (4u << 20) /* with more on the way to a worker, no further request is read */
-#define OPS_MAX 4096	 /* that wait for one worker */
 
 /* A request that a worker has. */
 struct file_op {
 	struct files *files;
 	struct file_op *next;
 	struct pending pending;
-	uint64_t by; /* the cancel that ended it; 0: none */
+	uint64_t number; /* of the worker's */
+	uint64_t by;	 /* the cancel that ended it; 0: none */
 };
 
 /* A worker; or the process that removes a workspace, which is only waited for. */
@@ -37,6 +38,9 @@ struct files {
 	bool stalls, held;
 	struct pump pump;
 	struct file_op *ops;
+	unsigned n_ops;
+	uint64_t handed; /* operations, so far */
+	struct worker_cancels *cancels;
 	struct sandbox *fork;
 	void (*forked)(struct sandbox *to, json_t *error);
 };
@@ -56,6 +60,7 @@ static void op_free(struct file_op *op)
 			*p = op->next;
 			break;
 		}
+	f->n_ops--;
 	pending_drop(f->s, &op->pending);
 	reply_done(f->s, op->by, NULL);
 	free(op);
@@ -97,6 +102,7 @@ static void hang_up(struct files *f)
 		loop_remove(&f->s->loop, &f->src);
 	fd_close(&f->fd);
 	fd_close(&f->life);
+	f->to.failed = true; /* its descriptor may be another's by now */
 	pump_drop(&f->pump);
 	unstall(f);
 }
@@ -115,6 +121,8 @@ static void maybe_free(struct files *f)
 		}
 	frame_reader_close(&f->from);
 	out_close(&f->to);
+	if (f->cancels)
+		munmap(f->cancels, sizeof(*f->cancels));
 	loop_free(&f->s->loop, f);
 	sandbox_part_gone(sb);
 }
@@ -298,13 +306,28 @@ static struct files *files_new(struct sandbox *sb, bool once)
 	return f;
 }
 
-static int files_start(struct files *f, char *const *argv, struct err *e)
+/* *ret is the memfd. */
+static int share_cancels(struct files *f, int *ret, struct err *e)
 {
-	_cleanup_fd_ int theirs = -1, life = -1;
+	void *at;
+
+	*ret = memfd_create("cancels", MFD_CLOEXEC);
+	if (*ret < 0 || ftruncate(*ret, sizeof(*f->cancels)) < 0)
+		return err_sys(e, "work with files");
+	at = mmap(NULL, sizeof(*f->cancels), PROT_READ | PROT_WRITE, MAP_SHARED, *ret, 0);
+	if (at == MAP_FAILED)
+		return err_sys(e, "work with files");
+	f->cancels = at;
+	return 0;
+}
+
+static int files_start(struct files *f, char *const *argv, const struct sandbox *to, struct err *e)
+{
+	_cleanup_fd_ int theirs = -1, life = -1, cancels = -1;
 	struct child_how how = { .path = "/proc/self/exe",
 				 .argv = argv,
 				 .env = environ,
-				 .n_fds = 4,
+				 .n_fds = WORKER_FDS,
 				 .die_with_us = true };
 	struct loop *l = &f->s->loop;
 	int pair[2];
@@ -321,6 +344,14 @@ static int files_start(struct files *f, char *const *argv, struct err *e)
 	how.fds[1] = -1;
 	how.fds[2] = STDERR_FILENO;
 	how.fds[WORKER_LIFE] = life;
+	how.fds[WORKER_DIR] = f->sb->dir;
+	how.fds[WORKER_TO] = to ? to->dir : -1;
+	how.fds[WORKER_CANCELS] = -1;
+	if (!f->once) {
+		if (share_cancels(f, &cancels, e) < 0)
+			return -1;
+		how.fds[WORKER_CANCELS] = cancels;
+	}
 	out_open(&f->to, f->fd);
 	if (child_start(&how, &f->pidfd, e) < 0 ||
 	    loop_add(l, &f->src, f->fd, EPOLLIN, on_socket, f, e) < 0 ||
@@ -329,17 +360,21 @@ static int files_start(struct files *f, char *const *argv, struct err *e)
 	return 0;
 }
 
-/* A worker of the sandbox; `to`: the directory of a fork. NULL with *e. */
-static struct files *worker(struct sandbox *sb, bool once, const char *to, struct err *e)
+/* A worker of the sandbox; `to`: who is forked off it, or NULL. NULL with *e. */
+static struct files *worker(struct sandbox *sb, bool once, const struct sandbox *to, struct err *e)
 {
 	bool own = *sb->own != '\0';
 	char max[24] = "none";
 	const char *const argv[] = { "cloche-serve",
 				     "files",
 				     own ? sb->workspace : sb->options.workspace,
-				     own ? "own" : "shared",
+				     sb->dir >= 0 ? "held"
+				     : own	  ? "own"
+						  : "shared",
 				     max,
-				     to,
+				     !to	    ? NULL
+				     : to->dir >= 0 ? "held"
+						    : to->workspace,
 				     NULL };
 	struct files *f = once ? NULL : sb->files;
 
@@ -354,7 +389,7 @@ static struct files *worker(struct sandbox *sb, bool once, const char *to, struc
 		err_sys(e, "work with files");
 		return NULL;
 	}
-	if (files_start(f, (char *const *)(uintptr_t)argv, e) == 0)
+	if (files_start(f, (char *const *)(uintptr_t)argv, to, e) == 0)
 		return f;
 	child_kill(f->pidfd);
 	hang_up(f);
@@ -384,19 +419,30 @@ static void more(struct session *s, void *owner, const struct request *r)
 	hand_on(op->files, r);
 }
 
+/* What the worker has not carried out yet, it does not; it answers in any case. */
+static void give_up(struct file_op *op)
+{
+	struct files *f = op->files;
+
+	atomic_store(&f->cancels->v[op->number % WORKER_OPS_MAX], op->number);
+	out_frame(&f->to, json_pack("{s:I,s:s,s:I}", "id", (json_int_t)op->pending.id, "op",
+				    "cancel", "call", (json_int_t)op->pending.id));
+	files_write(f);
+}
+
 static void cancel(struct session *s, void *owner, uint64_t by)
 {
 	struct file_op *op = owner;
 
-	if (!op->files->once) {
-		reply_refuse(s, by, SES_UNSUPPORTED,
-			     "what works with files is soon done, and is not cancelled");
-	} else if (op->by) {
+	if (op->by) {
 		reply_done(s, by, NULL);
-	} else {
-		op->by = by;
-		fd_close(&op->files->life);
+		return;
 	}
+	op->by = by;
+	if (op->files->once)
+		fd_close(&op->files->life);
+	else
+		give_up(op);
 }
 
 static bool takes_long(enum ses_op_id op)
@@ -422,6 +468,14 @@ void files_operation(struct session *s, const struct request *r)
 		reply_err(s, r->id, &e);
 		return;
 	}
+	if (f->n_ops >= WORKER_OPS_MAX) {
+		free(op);
+		reply_refuse(s, r->id, SES_BUSY, "%d operations on files of sandbox %u wait",
+			     WORKER_OPS_MAX, sb->number);
+		return;
+	}
+	op->number = ++f->handed;
+	f->n_ops++;
 	op->files = f;
 	op->next = f->ops;
 	f->ops = op;
@@ -436,7 +490,7 @@ void files_fork(struct sandbox *sb, struct sandbox *to, uint64_t id,
 {
 	struct ses_error error;
 	struct err e;
-	struct files *f = worker(sb, true, to->workspace, &e);
+	struct files *f = worker(sb, true, to, &e);
 
 	if (!f) {
 		ses_error_err(&error, &e);

@@ -227,7 +227,6 @@ static int take(struct ses_options *o, struct ses_error *e)
 	o->output = number(o, "max_output_bytes", UINT64_MAX);
 	o->timeout_us = microseconds(o, "timeout_s");
 	o->setup_timeout_us = microseconds(o, "setup_timeout_s");
-	o->image_timeout_us = microseconds(o, "image_timeout_s");
 	o->track_files = json_is_true(json_object_get(o->effective, "track_files"));
 	return take_env(o, e);
 }
@@ -284,6 +283,8 @@ int ses_options_spawn(const struct ses_options *o, const struct ses_place *at,
 	ses_word(&w, "--image=%s", at->image ? at->image : o->image);
 	if (at->workspace)
 		ses_word(&w, "--workspace=%s", at->workspace);
+	if (at->in_memory)
+		ses_word(&w, "--own-workspace");
 	for (size_t i = 0; i < o->words.n; i++)
 		ses_word(&w, "%s", o->words.v[i]);
 	if (w.failed) {
@@ -306,6 +307,8 @@ static int setup_name(const struct ses_options *o, const char *from, const char 
 	buf_add(&b, command, strlen(command) + 1);
 	for (size_t i = 0; i < o->n_env; i++)
 		buf_add(&b, o->env[i], strlen(o->env[i]) + 1);
+	if (o->platform)
+		buf_add(&b, o->platform, strlen(o->platform) + 1);
 	if (b.failed)
 		return no_memory(e);
 	sha256_hex(b.data, b.len, hex);
@@ -338,7 +341,14 @@ int ses_options_setup(const struct ses_options *o, const char *from, const char 
 		ses_option_words(ses_option_find("cpus"), cpus, &w);
 	for (size_t i = 0; i < o->n_env; i++)
 		ses_word(&w, "--env=%.*s", (int)strcspn(o->env[i], "="), o->env[i]);
+	ses_option_words(ses_option_find("image_timeout_s"),
+			 json_object_get(o->effective, "image_timeout_s"), &w);
+	if (o->platform)
+		ses_word(&w, "--platform=%s", o->platform);
+	/* What an earlier set-up has made is here. */
+	ses_word(&w, "--pull=%s", o->pull);
 	ses_word(&w, "--json");
+	ses_word(&w, "--live");
 	ses_word(&w, "--");
 	ses_word(&w, "sh");
 	ses_word(&w, "-c");

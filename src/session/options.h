@@ -44,7 +44,7 @@ struct ses_options {
 	uint64_t workspace_max; /* bytes; UINT64_MAX: none */
 	uint64_t output;	/* bytes kept of each stream */
 	uint64_t timeout_us;	/* of a call that has none of its own; never 0 */
-	uint64_t setup_timeout_us, image_timeout_us;
+	uint64_t setup_timeout_us;
 	bool track_files;
 	char **env; /* NAME=VALUE of each call, NULL-terminated: by descriptor, never in argv */
 	size_t n_env;
@@ -64,6 +64,7 @@ int ses_workspace_make(const char *path, struct ses_error *e);
 /* Where a sandbox stands: what only the loop knows. */
 struct ses_place {
 	const char *workspace; /* the directory, absolute: o->workspace or the temporary one */
+	bool in_memory;	       /* may be in memory */
 	const char *image;     /* what setup has made, in place of o->image; NULL: o->image */
 };
 /* "spawn" and its options. */

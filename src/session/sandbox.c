@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/path.h"
 #include "session/call.h"
 #include "session/files.h"
@@ -72,6 +73,32 @@ static void answer_open(struct sandbox *sb)
 			     "max_output_bytes", (json_int_t)sb->options.output));
 }
 
+/* The copy is there, or why it is not. */
+static void forked(struct sandbox *to, json_t *error)
+{
+	uint64_t id = to->open.id;
+
+	if (!error) {
+		answer_open(to);
+		return;
+	}
+	pending_drop(to->s, &to->open);
+	reply_done(to->s, id, json_pack("{s:o}", "error", error));
+	sandbox_end(to);
+}
+
+/* Its spawner has spoken: where its workspace is, is known. */
+static void opened(struct sandbox *sb)
+{
+	struct sandbox *from = sb->from;
+
+	sb->from = NULL;
+	if (from)
+		files_fork(from, sb, sb->open.id, forked);
+	else
+		answer_open(sb);
+}
+
 void sandbox_refused(struct sandbox *sb, const struct ses_error *e)
 {
 	uint64_t id = sb->open.id;
@@ -112,7 +139,7 @@ void sandbox_fault(struct sandbox *sb, json_t *outcome)
 void sandbox_failed(struct sandbox *sb, json_t *outcome)
 {
 	sb->outcome = outcome;
-	answer_open(sb);
+	opened(sb);
 }
 
 /* ---- the spawner ---- */
@@ -140,6 +167,8 @@ int sandbox_spawn(struct sandbox *sb, struct ses_error *e)
 {
 	_cleanup_words_ struct ses_words words = { 0 };
 	const struct ses_place at = { .workspace = *sb->own ? sb->workspace : sb->options.workspace,
+				      /* Not in place of a directory that it already has. */
+				      .in_memory = *sb->own && (sb->open.id || sb->holder >= 0),
 				      .image = sb->image };
 	struct err why;
 
@@ -149,8 +178,14 @@ int sandbox_spawn(struct sandbox *sb, struct ses_error *e)
 	return sb->coming ? 0 : ses_error_err(e, &why);
 }
 
-static void take_ready(struct sandbox *sb, struct spawner *p, json_t *facts)
+static void take_ready(struct sandbox *sb, struct spawner *p, json_t *facts,
+		       int fds[SPAWN_HELLO_FDS])
 {
+	if (*sb->own && sb->holder < 0 && fds[2] >= 0) {
+		sb->dir = fd_steal(&fds[1]);
+		sb->holder = fd_steal(&fds[2]);
+		p->holds = true;
+	}
 	if (sb->current)
 		spawner_retire(sb->current);
 	sb->current = p;
@@ -159,7 +194,7 @@ static void take_ready(struct sandbox *sb, struct spawner *p, json_t *facts)
 	json_decref(sb->outcome);
 	sb->outcome = NULL;
 	if (sb->open.id)
-		answer_open(sb);
+		opened(sb);
 	else
 		setup_spawned(sb, NULL);
 	call_pump_queue(sb->s);
@@ -190,9 +225,10 @@ static json_t *sound_outcome(json_t *o)
 	return NULL;
 }
 
-void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hello *hello, int fd)
+void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hello *hello,
+		   int fds[SPAWN_HELLO_FDS])
 {
-	json_t *said = read_object(fd);
+	json_t *said = read_object(fds[0]);
 	struct ses_error error;
 
 	if (sb->coming != p) { /* it was given up */
@@ -201,7 +237,7 @@ void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hel
 	}
 	sb->coming = NULL;
 	if (hello->kind == SPAWN_READY && said) {
-		take_ready(sb, p, said);
+		take_ready(sb, p, said, fds);
 		return;
 	}
 	spawner_end(p);
@@ -237,23 +273,33 @@ void sandbox_spawner_gone(struct sandbox *sb, struct spawner *p)
 		sandbox_fault(sb, sandbox_no_start("spec", "the sandbox's spawner has ended"));
 }
 
-/* A line of a download. */
+/* Who waits for what is told: an `open`, or a `setup`. */
+static uint64_t waiting(const struct sandbox *sb)
+{
+	return sb->open.id ? sb->open.id : setup_id(sb);
+}
+
 void sandbox_progress(struct sandbox *sb, const char *line, size_t n)
 {
-	static const char *const keys[] = { "phase", "text", "size", "total" };
+	static const struct {
+		const char *theirs, *ours;
+	} keys[] = { { "message", "text" },
+		     { "text", "text" },
+		     { "bytes", "size" },
+		     { "total", "total" } };
 	json_t *o = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL), *said, *v;
+	uint64_t id = waiting(sb);
 
-	if (!json_is_object(o) || !sb->open.id || !out_room(&sb->s->out)) {
+	if (!json_is_string(json_object_get(o, "phase")) || !id || !out_room(&sb->s->out)) {
 		json_decref(o);
 		return;
 	}
-	said = json_object();
-	if ((v = json_object_get(o, "bytes")))
-		json_object_set(o, "size", v);
+	said = json_pack("{s:O}", "phase", json_object_get(o, "phase"));
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if ((v = json_object_get(o, keys[i])) && (json_is_string(v) || json_is_integer(v)))
-			json_object_set(said, keys[i], v);
-	reply_event(sb->s, sb->open.id, "progress", said);
+		if ((v = json_object_get(o, keys[i].theirs)) &&
+		    (json_is_string(v) || json_is_integer(v)))
+			json_object_set(said, keys[i].ours, v);
+	reply_event(sb->s, id, "progress", said);
 	json_decref(o);
 }
 
@@ -277,6 +323,11 @@ static int make_workspace(struct sandbox *sb, struct err *e)
 	    path_join(sb->workspace, sizeof(sb->workspace), mine, sb->own) < 0)
 		return err_sys(e, "the workspace's path");
 	return 0;
+}
+
+static void ack_open(struct session *s, void *owner, size_t n)
+{
+	setup_ack(owner, n);
 }
 
 static void cancel_open(struct session *s, void *owner, uint64_t by)
@@ -309,11 +360,13 @@ static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given
 	sb->s = s;
 	sb->options = options;
 	sb->given = json_incref(given);
+	sb->dir = sb->holder = -1;
 	sb->number = ++s->last_sandbox;
 	sb->next = s->sandboxes;
 	s->sandboxes = sb;
 	s->n_sandboxes++;
 	sb->open.cancel = cancel_open;
+	sb->open.ack = ack_open;
 	pending_add(s, &sb->open, id, sb);
 	return sb;
 }
@@ -348,24 +401,11 @@ void sandbox_open(struct session *s, const struct request *r)
 
 	if (!sb)
 		return;
+	sb->live = request_bool(r, "stream", false);
 	if (workspace_ready(sb, &e) < 0)
 		sandbox_refused(sb, &e);
 	else
 		begin(sb);
-}
-
-/* The copy is there, or why it is not. */
-static void forked(struct sandbox *to, json_t *error)
-{
-	uint64_t id = to->open.id;
-
-	if (!error) {
-		begin(to);
-		return;
-	}
-	pending_drop(to->s, &to->open);
-	reply_done(to->s, id, json_pack("{s:o}", "error", error));
-	sandbox_end(to);
 }
 
 void sandbox_fork(struct session *s, const struct request *r)
@@ -377,10 +417,25 @@ void sandbox_fork(struct session *s, const struct request *r)
 	if (!to)
 		return;
 	to->image = sb->image ? strdup(sb->image) : NULL;
+	to->from = sb;
 	if (make_workspace(to, &e) < 0)
 		refused_err(to, &e);
 	else
-		files_fork(sb, to, r->id, forked);
+		begin(to);
+}
+
+/* One whose files were to be had goes. */
+static void from_is_gone(const struct sandbox *sb)
+{
+	struct sandbox *next;
+	struct ses_error e;
+
+	ses_error_set(&e, SES_CLOSED, "sandbox %u is closed", sb->number);
+	for (struct sandbox *to = sb->s->sandboxes; to; to = next) {
+		next = to->next;
+		if (to->from == sb)
+			sandbox_refused(to, &e);
+	}
 }
 
 /* ---- close ---- */
@@ -400,6 +455,8 @@ static void sandbox_free(struct sandbox *sb)
 	json_decref(sb->facts);
 	json_decref(sb->outcome);
 	free(sb->image);
+	fd_close(&sb->dir);
+	fd_close(&sb->holder);
 	loop_free(&s->loop, sb);
 }
 
@@ -445,6 +502,9 @@ static void begin_end(struct sandbox *sb)
 {
 	sb->ending = true;
 	sb->state = SANDBOX_CLOSING;
+	sb->from = NULL;
+	if (!sb->s->ending) /* else all of them go */
+		from_is_gone(sb);
 	setup_end(sb);
 	files_fork_drop(sb);
 	files_end(sb);

@@ -210,6 +210,15 @@ static void op_cancel(struct session *s, const struct request *r)
 		p->cancel(s, p->owner, r->id);
 }
 
+/* One that comes late, of what has ended, is passed over. */
+static void op_ack(struct session *s, const struct request *r)
+{
+	struct pending *p = pending_find(s, (uint64_t)request_int(r, "call", 0));
+
+	if (p && p->ack)
+		p->ack(s, p->owner, (size_t)request_int(r, "size", 0));
+}
+
 void serve_operation(struct session *s, struct request *r)
 {
 	switch (r->op) {
@@ -250,10 +259,12 @@ void serve_operation(struct session *s, struct request *r)
 	case OP_CANCEL:
 		op_cancel(s, r);
 		break;
+	case OP_ACK:
+		op_ack(s, r);
+		break;
 	case OP_WAIT:
 	case OP_SIGNAL:
 	case OP_STDIN:
-	case OP_ACK:
 	case OP_RESIZE:
 	case OP_PORT:
 		call_operation(s, r);

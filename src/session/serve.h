@@ -31,7 +31,7 @@
 #define SES_UPLOADS_MAX 64     /* requests whose payload is not whole yet */
 #define SES_HELD_BYTES (256u << 20) /* of payloads that nobody else has yet */
 #define SES_KEPT_BYTES (1u << 30)   /* of output that waits for a `wait` */
-#define SES_WINDOW (1u << 20)	    /* un-acknowledged live output of a call */
+#define SES_WINDOW (1u << 20)	    /* un-acknowledged live output of a command */
 
 struct session;
 
@@ -45,6 +45,8 @@ struct pending {
 	void (*cancel)(struct session *s, void *owner, uint64_t by);
 	/* Takes the next part of its payload. NULL: it takes none. */
 	void (*more)(struct session *s, void *owner, const struct request *r);
+	/* So many bytes of its live output were taken. NULL: it has none. */
+	void (*ack)(struct session *s, void *owner, size_t n);
 };
 #define SES_BUCKETS 256
 
@@ -80,7 +82,7 @@ struct session {
 	struct call *queue, **queue_end;
 	unsigned boxes, queued, calls;
 	bool pumping;
-	bool unread; /* a whole frame may be in the reader's buffer */
+	bool unread;	  /* a whole frame may be in the reader's buffer */
 	unsigned stalled; /* processes that have to take more before a request is read */
 	struct upload *uploads;
 	unsigned n_uploads;

@@ -6,16 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "session/child.h"
+#include "session/output.h"
+#include "session/progress.h"
 #include "session/result.h"
+#include "session/spawn.h"
 
-#define SAID_MAX (4u << 20) /* two streams of 64 KiB, escaped, and the rest of an outcome */
-#define COMPLAINT_MAX 65536 /* of what it says on standard error, the end */
-#define TAIL_MAX 4096	    /* of the command's output, in the fault */
+#define SAID_MAX (4u << 20)	/* an outcome, without what the command printed */
+#define COMPLAINT_MAX 65536	/* of what it says on standard error, the end */
+#define TAIL_MAX 4096		/* of each of the command's streams, in the fault */
+#define KEPT_MAX (2 * TAIL_MAX) /* the first half of which is kept, too, when there is more */
 
 extern char **environ;
 
@@ -31,7 +37,9 @@ struct setup {
 	uint64_t by;		/* who has cancelled it */
 	int pidfd, code;
 	struct source pid_src;
-	struct reader out, err;
+	struct reader out, err; /* of cloche itself */
+	struct output output;	/* of the command */
+	struct progress progress;
 	char *name;   /* of the image that it makes */
 	char *before; /* what the sandbox's image was, while the new one is tried */
 	json_t *made;
@@ -40,6 +48,12 @@ struct setup {
 static void finish(struct setup *u);
 
 /* ---- the end ---- */
+
+/* The request that its output and progress go to: 0 when it was answered already. */
+static uint64_t request_of(const struct setup *u)
+{
+	return u->sb->open.id ? u->sb->open.id : u->pending.id;
+}
 
 static void close_reader(struct setup *u, struct reader *r)
 {
@@ -54,6 +68,8 @@ static void setup_free(struct setup *u)
 
 	close_reader(u, &u->out);
 	close_reader(u, &u->err);
+	output_close(&u->output);
+	progress_close(&u->progress);
 	buf_free(&u->out.text);
 	buf_free(&u->err.text);
 	pending_drop(sb->s, &u->pending);
@@ -127,30 +143,48 @@ static const char *last_line(const char *text, size_t n, size_t *ret_n)
 	return text + at;
 }
 
-/* The end of what the command printed, at a character's beginning. */
-static const char *tail(const json_t *outcome, const char *key)
+/* The end of what a stream of the command printed, at a character's beginning; freed by the caller.
+ */
+static char *tail(struct stream *of)
 {
-	const char *text = json_string_value(json_object_get(outcome, key));
-	size_t n = text ? strlen(text) : 0;
+	_cleanup_buf_ struct buf quoted;
+	struct box_stream kept = { 0 };
+	struct json j;
+	json_t *text;
+	size_t at;
+	char *ret;
 
-	if (n > TAIL_MAX)
-		text += n - TAIL_MAX;
-	while (n > TAIL_MAX && ((unsigned char)*text & 0xc0) == 0x80)
-		text++;
-	return text ? text : "";
+	output_take(of, &kept);
+	at = kept.len > TAIL_MAX ? kept.len - TAIL_MAX : 0;
+	while (at > 0 && at < kept.len && ((unsigned char)kept.data[at] & 0xc0) == 0x80)
+		at++;
+	/* What is no UTF-8, or a NUL, is made text. */
+	for (size_t i = at; i < kept.len; i++)
+		if (!kept.data[i])
+			kept.data[i] = '?';
+	buf_init(&quoted, 8 * TAIL_MAX);
+	json_init(&j, &quoted);
+	json_bytes(&j, kept.data + at, kept.len - at);
+	if (kept.data)
+		munmap(kept.data, kept.mapped);
+	text = json_loadb(quoted.data ? quoted.data : "", quoted.len, JSON_DECODE_ANY, NULL);
+	ret = strdup(json_is_string(text) ? json_string_value(text) : "");
+	json_decref(text);
+	return ret;
 }
 
 /* An outcome of `cloche setup`, in which nothing was made, as that of every call. */
-static json_t *failed(const json_t *outcome)
+static json_t *failed(struct setup *u, const json_t *outcome)
 {
 	const json_t *fault = json_object_get(outcome, "fault");
 	const char *why = json_string_value(json_object_get(fault, "message")), *line;
-	const char *err = tail(outcome, "stderr"), *out = tail(outcome, "stdout");
+	char *err = tail(&u->output.err), *out = tail(&u->output.out);
+	const char *said = err && *err ? err : out ? out : "";
 	char text[600], safe[600], message[700];
 	json_t *all;
 	size_t n;
 
-	line = last_line(*err ? err : out, strlen(*err ? err : out), &n);
+	line = last_line(said, strlen(said), &n);
 	snprintf(text, sizeof(text), "%.*s", n < 300 ? (int)n : 300, line);
 	str_printable(safe, sizeof(safe), text);
 	if (why)
@@ -160,8 +194,11 @@ static json_t *failed(const json_t *outcome)
 			 (long long)json_integer_value(json_object_get(outcome, "exit_code")),
 			 *safe ? ": " : "", safe);
 	all = sandbox_no_start("setup", message);
-	json_object_set_new(json_object_get(all, "fault"), "output",
-			    json_sprintf("%s%s%s", out, *out && *err ? "\n" : "", err));
+	if (out && err)
+		json_object_set_new(json_object_get(all, "fault"), "output",
+				    json_sprintf("%s%s%s", out, *out && *err ? "\n" : "", err));
+	free(out);
+	free(err);
 	return all;
 }
 
@@ -212,7 +249,7 @@ static void finish(struct setup *u)
 	if (json_is_string(json_object_get(said, "layer"))) {
 		made(u, said);
 	} else if (json_object_get(said, "exit_code")) {
-		outcome = failed(said);
+		outcome = failed(u, said);
 		if (sb->open.id) {
 			setup_free(u);
 			sandbox_failed(sb, outcome);
@@ -236,7 +273,10 @@ static void maybe_finished(struct setup *u)
 	struct sandbox *sb = u->sb;
 	struct ses_error e;
 
-	if (u->pidfd >= 0 || u->out.fd >= 0 || u->err.fd >= 0)
+	if (u->pidfd >= 0 || u->out.fd >= 0 || u->err.fd >= 0 || u->made)
+		return;
+	/* Nobody is waited for who does not take the rest of the output of what was given up. */
+	if (!output_finished(&u->output) && sb->state != SANDBOX_CLOSING && !u->by)
 		return;
 	if (sb->state == SANDBOX_CLOSING) {
 		setup_free(u);
@@ -287,7 +327,21 @@ static void on_pid(void *ctx, unsigned events)
 	loop_remove(&u->sb->s->loop, &u->pid_src);
 	u->code = child_reap(u->pidfd);
 	fd_close(&u->pidfd);
+	progress_drain(&u->progress);
+	output_finish(&u->output);
 	maybe_finished(u);
+}
+
+static json_t *output_event(void *ctx, const char *name)
+{
+	const struct setup *u = ctx;
+
+	return json_pack("{s:I,s:s}", "id", (json_int_t)request_of(u), "event", name);
+}
+
+static void output_moved(void *ctx)
+{
+	maybe_finished(ctx);
 }
 
 /* The loop's environment with the sandbox's variables, which the words name only. */
@@ -320,22 +374,41 @@ static int open_reader(struct setup *u, struct reader *r, size_t max, int *their
 	return -1;
 }
 
+static int open_output(struct setup *u, struct stream *t, const char *name, int *theirs,
+		       struct err *e)
+{
+	_cleanup_fd_ int ours = -1;
+
+	if (fd_pipe(&ours, theirs) < 0)
+		return err_sys(e, "a pipe");
+	if (output_open(&u->output, t, name, ours, KEPT_MAX, e) < 0)
+		return -1;
+	ours = -1;
+	return 0;
+}
+
 static int run(struct setup *u, const struct ses_words *words, struct err *e)
 {
-	_cleanup_fd_ int out = -1, err = -1;
+	_cleanup_fd_ int out = -1, err = -1, their_out = -1, their_err = -1, progress = -1;
 	char **argv = calloc(words->n + 2, sizeof(*argv)), **env = environment(&u->sb->options);
-	struct child_how how = { .path = u->sb->s->cloche, .n_fds = 3, .die_with_us = true };
+	struct child_how how = { .path = u->sb->s->cloche, .n_fds = 6, .die_with_us = true };
 	int rc = -1;
 
 	if (!argv || !env) {
 		err_set(e, ERR_SYS, "out of memory");
 	} else if (open_reader(u, &u->out, SAID_MAX, &out, on_out, e) == 0 &&
-		   open_reader(u, &u->err, COMPLAINT_MAX, &err, on_err, e) == 0) {
+		   open_reader(u, &u->err, COMPLAINT_MAX, &err, on_err, e) == 0 &&
+		   open_output(u, &u->output.out, "stdout", &their_out, e) == 0 &&
+		   open_output(u, &u->output.err, "stderr", &their_err, e) == 0 &&
+		   progress_open(&u->progress, u->sb, &progress, e) == 0) {
 		argv[0] = (char *)(uintptr_t) "cloche";
 		memcpy(argv + 1, words->v, words->n * sizeof(*argv));
 		how.argv = argv;
 		how.env = env;
 		memcpy(how.fds, (int[]){ -1, out, err }, 3 * sizeof(int));
+		how.fds[SETUP_OUT] = their_out;
+		how.fds[SETUP_ERR] = their_err;
+		how.fds[SETUP_PROGRESS] = progress;
 		rc = child_start(&how, &u->pidfd, e);
 	}
 	free(argv);
@@ -343,8 +416,10 @@ static int run(struct setup *u, const struct ses_words *words, struct err *e)
 	if (rc < 0)
 		return -1;
 	rc = loop_add(&u->sb->s->loop, &u->pid_src, u->pidfd, EPOLLIN, on_pid, u, e);
-	if (rc == 0)
+	if (rc == 0) {
+		output_run(&u->output);
 		return 0;
+	}
 	child_kill(u->pidfd);
 	child_reap(u->pidfd);
 	fd_close(&u->pidfd);
@@ -363,9 +438,29 @@ static void cancel(struct session *s, void *owner, uint64_t by)
 	}
 	u->by = by;
 	child_kill(u->pidfd);
+	maybe_finished(u);
 }
 
-static int begin(struct sandbox *sb, const char *command, uint64_t timeout_us, struct ses_error *e)
+static void ack(struct session *s, void *owner, size_t n)
+{
+	struct setup *u = owner;
+
+	output_ack(&u->output, n);
+}
+
+uint64_t setup_id(const struct sandbox *sb)
+{
+	return sb->setup ? sb->setup->pending.id : 0;
+}
+
+void setup_ack(struct sandbox *sb, size_t n)
+{
+	if (sb->setup)
+		output_ack(&sb->setup->output, n);
+}
+
+static int begin(struct sandbox *sb, const char *command, uint64_t timeout_us, bool live,
+		 struct ses_error *e)
 {
 	_cleanup_words_ struct ses_words words = { 0 };
 	struct setup *u;
@@ -381,8 +476,12 @@ static int begin(struct sandbox *sb, const char *command, uint64_t timeout_us, s
 	}
 	u->sb = sb;
 	u->name = name;
-	u->pidfd = u->out.fd = u->err.fd = -1;
+	u->pidfd = u->out.fd = u->err.fd = u->progress.fd = -1;
+	u->progress.sb = sb;
+	output_init(&u->output, sb->s, u, output_event, output_moved);
+	u->output.live = live;
 	u->pending.cancel = cancel;
+	u->pending.ack = ack;
 	sb->setup = u;
 	if (run(u, &words, &why) == 0)
 		return 0;
@@ -394,10 +493,8 @@ void setup_of_open(struct sandbox *sb)
 {
 	struct ses_error e;
 
-	if (begin(sb, sb->options.setup, 0, &e) < 0)
+	if (begin(sb, sb->options.setup, 0, sb->live, &e) < 0)
 		sandbox_refused(sb, &e);
-	else
-		reply_event(sb->s, sb->open.id, "progress", json_pack("{s:s}", "phase", "setup"));
 }
 
 void setup_operation(struct session *s, const struct request *r)
@@ -411,10 +508,9 @@ void setup_operation(struct session *s, const struct request *r)
 		reply_refuse(s, r->id, SES_BUSY, "a setup of this sandbox is on its way");
 		return;
 	}
-	if (begin(sb, request_str(r, "command"), request_us(r, "timeout_s", 0), &e) < 0) {
+	if (begin(sb, request_str(r, "command"), request_us(r, "timeout_s", 0),
+		  request_bool(r, "stream", false), &e) < 0)
 		reply_fail(s, r->id, &e);
-		return;
-	}
-	pending_add(s, &sb->setup->pending, r->id, sb->setup);
-	reply_event(s, r->id, "progress", json_pack("{s:s}", "phase", "setup"));
+	else
+		pending_add(s, &sb->setup->pending, r->id, sb->setup);
 }

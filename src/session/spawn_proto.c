@@ -123,9 +123,9 @@ static int recv_exactly(int sock, void *ret, size_t size, int *fds, size_t max)
 	return -1;
 }
 
-int spawn_recv_hello(int sock, struct spawn_hello *ret, int *ret_fd)
+int spawn_recv_hello(int sock, struct spawn_hello *ret, int ret_fds[SPAWN_HELLO_FDS])
 {
-	int r = recv_exactly(sock, ret, sizeof(*ret), ret_fd, 1);
+	int r = recv_exactly(sock, ret, sizeof(*ret), ret_fds, SPAWN_HELLO_FDS);
 
 	ret->err.msg[sizeof(ret->err.msg) - 1] = '\0';
 	ret->option[sizeof(ret->option) - 1] = ret->rule[sizeof(ret->rule) - 1] = '\0';

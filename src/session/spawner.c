@@ -22,19 +22,12 @@ static void close_sock(struct spawner *p)
 	fd_close(&p->sock);
 }
 
-static void close_progress(struct spawner *p)
-{
-	if (p->progress >= 0)
-		loop_remove(&p->sb->s->loop, &p->progress_src);
-	fd_close(&p->progress);
-}
-
 static void spawner_free(struct spawner *p)
 {
 	struct sandbox *sb = p->sb;
 
 	close_sock(p);
-	close_progress(p);
+	progress_close(&p->progress);
 	for (struct call *c = sb->calls; c; c = c->next_of_sandbox)
 		if (c->spawner == p)
 			c->spawner = NULL;
@@ -66,13 +59,13 @@ static void on_sock(void *ctx, unsigned events)
 	struct spawner *p = ctx;
 	struct sandbox *sb = p->sb;
 	struct spawn_hello hello;
-	int fd = -1, rc = spawn_recv_hello(p->sock, &hello, &fd);
+	int fds[SPAWN_HELLO_FDS], rc = spawn_recv_hello(p->sock, &hello, fds);
 
 	if (rc < 0 && errno == EAGAIN)
 		return;
 	if (rc == 1 && !p->said) {
 		p->said = true;
-		sandbox_hello(sb, p, &hello, fd);
+		sandbox_hello(sb, p, &hello, fds);
 	} else if (rc != 1) {
 		close_sock(p);
 		sandbox_spawner_gone(sb, p);
@@ -81,30 +74,8 @@ static void on_sock(void *ctx, unsigned events)
 			sandbox_part_gone(sb);
 		}
 	}
-	fd_close(&fd);
-}
-
-static void on_progress(void *ctx, unsigned events)
-{
-	struct spawner *p = ctx;
-	ssize_t n = read(p->progress, p->line + p->line_n, sizeof(p->line) - p->line_n);
-	char *from = p->line, *nl;
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n <= 0) {
-		close_progress(p);
-		return;
-	}
-	p->line_n += (size_t)n;
-	while ((nl = memchr(from, '\n', p->line_n - (size_t)(from - p->line)))) {
-		sandbox_progress(p->sb, from, (size_t)(nl - from));
-		from = nl + 1;
-	}
-	p->line_n -= (size_t)(from - p->line);
-	memmove(p->line, from, p->line_n);
-	if (p->line_n == sizeof(p->line)) /* no line of ours */
-		p->line_n = 0;
+	for (int i = 0; i < SPAWN_HELLO_FDS; i++)
+		fd_close(&fds[i]);
 }
 
 static int start(struct spawner *p, char *const *argv, struct err *e)
@@ -121,15 +92,17 @@ static int start(struct spawner *p, char *const *argv, struct err *e)
 		return err_sys(e, "a socket");
 	p->sock = pair[0];
 	theirs = pair[1];
-	if (fd_pipe(&p->progress, &progress) < 0 || fcntl(p->sock, F_SETFL, O_NONBLOCK) < 0 ||
-	    fcntl(p->progress, F_SETFL, O_NONBLOCK) < 0)
-		return err_sys(e, "a pipe");
+	if (fcntl(p->sock, F_SETFL, O_NONBLOCK) < 0)
+		return err_sys(e, "a socket");
+	if (progress_open(&p->progress, p->sb, &progress, e) < 0)
+		return -1;
 	how.fds[0] = how.fds[1] = -1;
 	how.fds[2] = STDERR_FILENO;
 	how.fds[SPAWN_SOCKET] = theirs;
 	how.fds[SPAWN_PROGRESS] = progress;
+	if (p->sb->holder >= 0)
+		how.fds[how.n_fds++] = p->sb->holder; /* SPAWN_HOLDER */
 	if (loop_add(l, &p->sock_src, p->sock, EPOLLIN, on_sock, p, e) < 0 ||
-	    loop_add(l, &p->progress_src, p->progress, EPOLLIN, on_progress, p, e) < 0 ||
 	    child_start(&how, &p->pidfd, e) < 0)
 		return -1;
 	if (loop_add(l, &p->pid_src, p->pidfd, EPOLLIN, on_pid, p, e) == 0)
@@ -153,7 +126,7 @@ struct spawner *spawner_start(struct sandbox *sb, char *const *words, size_t n, 
 		return NULL;
 	}
 	p->sb = sb;
-	p->sock = p->pidfd = p->progress = -1;
+	p->sock = p->pidfd = p->progress.fd = -1;
 	p->next = sb->spawners;
 	sb->spawners = p;
 	argv[0] = (char *)(uintptr_t) "cloche";
@@ -169,14 +142,14 @@ struct spawner *spawner_start(struct sandbox *sb, char *const *words, size_t n, 
 void spawner_call_ended(struct spawner *p)
 {
 	p->calls--;
-	if (p->retired && p->calls == 0)
+	if (p->retired && p->calls == 0 && !p->holds)
 		spawner_end(p);
 }
 
 void spawner_retire(struct spawner *p)
 {
 	p->retired = true;
-	if (p->calls == 0)
+	if (p->calls == 0 && !p->holds)
 		spawner_end(p);
 }
 
@@ -185,7 +158,7 @@ void spawner_end(struct spawner *p)
 	struct sandbox *sb = p->sb;
 
 	close_sock(p);
-	close_progress(p);
+	progress_close(&p->progress);
 	if (p->pidfd >= 0)
 		return;
 	spawner_free(p);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "session/loop.h"
+#include "session/progress.h"
 #include "session/spawn.h"
 
 struct sandbox;
@@ -10,13 +11,13 @@ struct sandbox;
 struct spawner {
 	struct sandbox *sb;
 	struct spawner *next;
-	int sock, pidfd, progress;
-	struct source sock_src, pid_src, progress_src;
-	char line[4096]; /* of the progress */
-	size_t line_n;
+	int sock, pidfd;
+	struct source sock_src, pid_src;
+	struct progress progress;
 	bool said;	/* READY or FAILED */
 	unsigned calls; /* that were given to it and have not ended */
 	bool retired;	/* goes when these have ended */
+	bool holds;	/* the workspace in memory is its: it goes with the sandbox only */
 };
 
 /* Starts one with these words ("spawn", ...), into the sandbox's list. NULL with *e. */

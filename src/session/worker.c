@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -18,7 +19,7 @@
 /* A file whose parts are still coming. */
 struct writing {
 	struct writing *next;
-	uint64_t id;
+	uint64_t id, op;
 	struct ses_write file;
 };
 
@@ -54,6 +55,18 @@ void worker_fail(struct worker *w, uint64_t id, const struct err *why)
 
 	ses_error_err(&e, why);
 	worker_refuse(w, id, &e);
+}
+
+/* Refuses the operation when the loop wants it given up. */
+static bool given_up(struct worker *w, uint64_t op, uint64_t id)
+{
+	struct ses_error e;
+
+	if (!w->cancels || atomic_load(&w->cancels->v[op % WORKER_OPS_MAX]) != op)
+		return false;
+	ses_error_set(&e, SES_CANCELLED, "cancelled");
+	worker_refuse(w, id, &e);
+	return true;
 }
 
 /* An object of base/json's writer as one of jansson's. */
@@ -95,6 +108,10 @@ static void write_part(struct worker *w, struct writing *f, const struct request
 {
 	struct err e;
 
+	if (given_up(w, f->op, f->id)) {
+		drop_writing(w, f);
+		return;
+	}
 	if ((r->n > 0 && ses_write_data(&f->file, r->bytes, r->n, &e) < 0) ||
 	    (!r->more && ses_write_end(&f->file, &e) < 0)) {
 		worker_fail(w, f->id, &e);
@@ -118,6 +135,7 @@ static void op_write(struct worker *w, const struct request *r)
 		return;
 	}
 	f->id = r->id;
+	f->op = w->op;
 	f->file = SES_WRITE_NONE;
 	f->next = w->writes;
 	w->writes = f;
@@ -152,6 +170,8 @@ static void op_read(struct worker *w, const struct request *r)
 				json_pack("{s:I,s:s}", "id", (json_int_t)r->id, "event", "data"),
 				chunk, (size_t)n);
 		put(w);
+		if (given_up(w, w->op, r->id))
+			return;
 	}
 	if (n < 0)
 		worker_fail(w, r->id, &e);
@@ -174,6 +194,7 @@ static void op_list(struct worker *w, const struct request *r)
 	const char *path = request_str(r, "path");
 	struct ses_files list = { 0 };
 	json_t *files = json_array();
+	bool given = false;
 	size_t line = 0;
 	struct err e;
 
@@ -183,7 +204,7 @@ static void op_list(struct worker *w, const struct request *r)
 		json_decref(files);
 		return;
 	}
-	for (size_t i = 0; i < list.n; i++) {
+	for (size_t i = 0; i < list.n && !(given = given_up(w, w->op, r->id)); i++) {
 		json_t *one = file_json(&list.v[i]);
 		size_t n = one ? json_dumpb(one, NULL, 0, JSON_COMPACT) + 1 : 0;
 
@@ -196,8 +217,10 @@ static void op_list(struct worker *w, const struct request *r)
 		json_decref(one);
 		line += n;
 	}
-	put_files(w, r->id, &files);
-	worker_done(w, r->id, json_pack("{s:I}", "count", (json_int_t)list.n));
+	if (!given) {
+		put_files(w, r->id, &files);
+		worker_done(w, r->id, json_pack("{s:I}", "count", (json_int_t)list.n));
+	}
 	json_decref(files);
 	ses_files_free(&list);
 }
@@ -240,12 +263,17 @@ static void take(struct worker *w, const struct request *r)
 {
 	struct writing *f;
 
-	if (r->op == OP_MORE) {
+	if (r->op == OP_MORE || r->op == OP_CANCEL) {
 		f = find_writing(w, r->id);
-		if (f) /* else it was refused already */
+		if (f && r->op == OP_MORE) /* else it was answered already */
 			write_part(w, f, r);
+		else if (f && given_up(w, f->op, f->id))
+			drop_writing(w, f);
 		return;
 	}
+	w->op++;
+	if (given_up(w, w->op, r->id))
+		return;
 	if (w->refused.message[0]) {
 		worker_refuse(w, r->id, &w->refused);
 		return;
@@ -279,6 +307,15 @@ static void take(struct worker *w, const struct request *r)
 
 /* ---- the process ---- */
 
+static struct worker_cancels *map_cancels(void)
+{
+	void *at =
+		mmap(NULL, sizeof(struct worker_cancels), PROT_READ, MAP_SHARED, WORKER_CANCELS, 0);
+
+	fcntl(WORKER_CANCELS, F_SETFD, FD_CLOEXEC);
+	return at == MAP_FAILED ? NULL : at;
+}
+
 /* Opens the workspace: what a box would be given, by the same rules. */
 static int open_place(struct worker *w, const struct worker_options *o)
 {
@@ -287,7 +324,9 @@ static int open_place(struct worker *w, const struct worker_options *o)
 	struct err e;
 	int fd;
 
-	if (o->own) {
+	if (o->held) {
+		fd = openat(WORKER_DIR, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	} else if (o->own) {
 		fd = path_open_nolinks(o->dir, O_DIRECTORY);
 	} else if (mount_check_init(&check, &e) < 0 ||
 		   mount_check_workspace(&check, o->dir, &m, &e) < 0) {
@@ -337,11 +376,15 @@ int worker_run(const struct worker_options *o)
 	signal(SIGPIPE, SIG_IGN);
 	if (frame_reader_open(&in) < 0)
 		return 1;
-	fcntl(WORKER_SOCKET, F_SETFD, FD_CLOEXEC);
+	for (int fd = WORKER_SOCKET; fd < WORKER_FDS; fd++)
+		if (fd != STDERR_FILENO)
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
 	out_open(&w.out, WORKER_SOCKET);
 	w.image = o->image;
 	w.to = o->to;
+	w.to_held = o->to_held;
 	w.max = o->max;
+	w.cancels = map_cancels();
 	open_place(&w, o);
 	while (n > 0) {
 		_cleanup_frame_ struct frame f = { 0 };

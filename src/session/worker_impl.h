@@ -7,6 +7,7 @@
 #include "session/frame.h"
 #include "session/out.h"
 #include "session/request.h"
+#include "session/worker.h"
 #include "session/workspace.h"
 
 struct writing;
@@ -18,6 +19,9 @@ struct worker {
 	struct writing *writes;
 	unsigned n_writes;
 	const char *image, *max, *to;
+	bool to_held;
+	struct worker_cancels *cancels; /* NULL: one for a single request */
+	uint64_t op;			/* the number of the one that is worked on */
 };
 
 void worker_done(struct worker *w, uint64_t id, json_t *fields);

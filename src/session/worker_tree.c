@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "session/child.h"
+#include "session/worker.h"
 #include "session/worker_impl.h"
 
 #define SAID_MAX 65536
@@ -20,7 +21,9 @@ extern char **environ;
 
 void worker_fork(struct worker *w, const struct request *r)
 {
-	_cleanup_fd_ int path = w->to ? path_open_nolinks(w->to, O_DIRECTORY) : -1;
+	_cleanup_fd_ int path = w->to_held ? fcntl(WORKER_TO, F_DUPFD_CLOEXEC, 0)
+				: w->to	   ? path_open_nolinks(w->to, O_DIRECTORY)
+					   : -1;
 	_cleanup_fd_ int fd = path < 0 ? -1 : openat(path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct ses_workspace to;
 	struct err e;
@@ -55,7 +58,8 @@ static int run_image(struct worker *w, const char *const words[3], int archive, 
 			"the program cloche-image does this, and it is not beside cloche-serve");
 	if (fd_pipe(&from, &to) < 0)
 		return err_sys(e, "a pipe");
-	memcpy(how.fds, (int[]){ -1, to, STDERR_FILENO, w->place.fd, archive }, sizeof(how.fds));
+	memcpy(how.fds, (int[]){ -1, to, STDERR_FILENO, w->place.fd, archive },
+	       how.n_fds * sizeof(int));
 	if (child_start(&how, &pidfd, e) < 0)
 		return -1;
 	fd_close(&to);

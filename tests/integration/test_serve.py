@@ -390,13 +390,16 @@ def test_setup(image):
 def check_setup(env):
     with serving.Serve(env=env) as s:
         sb = s.open(image="small", pull="never")
-        before = s.request("start", sandbox=sb, argv=["sh", "-c", "read x; ls /opt/made"], stdin=True)
+        before = s.request("start", sandbox=sb, argv=["sh", "-c", "echo old >old; read x; cat new; ls /opt/made"], stdin=True)
         s.answer(before)
         done = s.ask("setup", sandbox=sb, command="mkdir -p /opt && echo 1 >/opt/made")
         assert done["fault"] is None and done["layer"] and not done["found"], done
-        assert s.run(sb, "cat", "/opt/made")["stdout"] == b"1\n"
+        made = s.run(sb, "sh", "-c", "cat /opt/made old; echo new >new")
+        assert made["stdout"] == b"1\nold\n" and made["limits"]["workspace_max"]["rung"] == "tmpfs", made
         s.ask("stdin", b"\n", call=before)
-        assert s.result(s.request("wait", call=before))["exit_code"] == 1, "what ran already has the old root"
+        old = s.result(s.request("wait", call=before))
+        assert old["exit_code"] == 1, "what ran already has the old root"
+        assert old["stdout"] == b"new\n", "the workspace is the same one"
         done = s.ask("setup", sandbox=sb, command="echo some words; echo the reason >&2; exit 3")
         assert done["fault"]["stage"] == "setup" and "the reason" in done["fault"]["message"] and "some words" in done["fault"]["output"]
         assert s.run(sb, "cat", "/opt/made")["stdout"] == b"1\n", "a failed one changes nothing"

@@ -263,6 +263,24 @@ def test_a_traceback_begins_in_the_code(plain):
     assert (c.outcome["signal"], c.fault) == (signal.SIGINT, None) and "KeyboardInterrupt" in c.err
 
 
+def test_code_has_a_name_of_its_own(plain):
+    """Whatever Python did before the code's first line: only that line's own frame takes the name, and nothing of ours goes on."""
+    c = plain.code("import sys, inspect\ndef f():\n    return lambda: 1\nprint(sys._getframe().f_code.co_filename, f().__code__.co_filename, sys.gettrace())\n"
+                   "print(inspect.getsource(f), end='')")
+    assert c.out == "<code> <code> None\ndef f():\n    return lambda: 1\n", c.err
+    c = plain.code("x = 1\nif x is 1:\n    import linecache\n    print(repr(linecache.getline('<code>', 1)))\n1 / 0")  # a warning runs Python's own code first
+    assert c.out == "'x = 1\\n'\n" and ":2: SyntaxWarning" in c.err and '  File "<code>", line 5, in <module>\n    1 / 0\n' in c.err, c.err
+    c = plain.code("exec('def f():\\n  1 / 0')\nf()")
+    assert '  File "<code>", line 2, in <module>\n    f()\n' in c.err and c.err.endswith('in f\nZeroDivisionError: division by zero\n'), c.err
+    for code, said in [(b"# coding: latin-1\nprint(ascii('\xe9'))", "'\\xe9'\n"), (b"\xef\xbb\xbfprint(ascii('\xc3\xa9'))", "'\\xe9'\n"),
+                       (b"import sys\nsys.exit()", ""), (b"if 1:\r\n    print(2)\r\n", "2\n")]:
+        c = plain.run(code=code, language="python")
+        assert (c.out, c.err, c.outcome["exit_code"]) == (said, "", 0)
+    for code, said in [(b"print(1)\0", "null bytes"), (b"# coding: nonsense\n", "nonsense"), (b"print('\xff')", "utf-8")]:
+        c = plain.run(code=code, language="python")
+        assert (c.out, c.outcome["exit_code"]) == ("", 1) and said in c.err and "_run" not in c.err and "argv" not in c.err, c.err
+
+
 def everything_said(pid):
     """What anybody on the host may read of a process and those below it."""
     text = b""

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import pathlib
 import select
 import signal
 import socket
@@ -19,6 +20,7 @@ LANGUAGES = ("python", "bash", "sh", "node")
 OWN_TIMEOUT = 2**64 - 1
 ERR_USAGE, ERR_REFUSED = 1, 2
 ADD_SEALS, ALL_SEALS = 1033, 15
+HOLDER = "cloche: mounts"
 
 
 def memfd(data, sealed=True):
@@ -191,10 +193,17 @@ class Call:
         self._end()
 
 
+def comm(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
 class Spawner:
     """`with Spawner("--memory", "64m") as s: s.run("true")`."""
 
-    def __init__(self, *options, ready=True, progress=None, stderr=None, before=lambda: None, **popen):
+    def __init__(self, *options, ready=True, progress=None, stderr=None, before=lambda: None, wrap=(), **popen):
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         keep = {3: theirs.fileno(), **({4: progress} if progress is not None else {})}
 
@@ -205,13 +214,13 @@ class Spawner:
             for to, fd in moved.items():
                 os.dup2(fd, to)
                 os.close(fd)
-        self.p = subprocess.Popen([boxlib.CLOCHE, "spawn", *map(os.fspath, options)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        self.p = subprocess.Popen([*wrap, boxlib.CLOCHE, "spawn", *map(os.fspath, options)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                   stderr=stderr, env=boxlib.base_env(), pass_fds=tuple(keep), preexec_fn=place, **popen)
         boxlib.STARTED.add(self.p.pid)
         theirs.close()
         self.calls = []
         data, fds = take(self.sock)
-        self.hello = None
+        self.hello, self.brought = None, fds[1:]
         if data:
             self.kind, kind, stage, num, msg, option, rule = struct.unpack("IIIi500s32s96s", data)
             self.hello = {"err": kind, "msg": msg.split(b"\0")[0].decode(), "option": option.split(b"\0")[0].decode(),
@@ -252,7 +261,7 @@ class Spawner:
         """The keepers whose box has a command; the others have been built ahead."""
         return {pid for pid in self.keepers() if len(boxlib.children_of(pid)) > 1}
 
-    def keepers(self):
+    def children(self):
         """Their pids; they are known to boxlib from then on."""
         try:
             with open(f"/proc/{self.p.pid}/task/{self.p.pid}/children", encoding="ascii") as f:
@@ -261,6 +270,13 @@ class Spawner:
             found = set()
         boxlib.STARTED |= found
         return found
+
+    def keepers(self):
+        return {pid for pid in self.children() if comm(pid) != HOLDER}
+
+    def holder(self):
+        """The process that holds what its boxes share."""
+        return next((pid for pid in self.children() if comm(pid) == HOLDER), None)
 
     def kill(self):
         self.keepers()

@@ -9,7 +9,7 @@ START_TEST(defaults)
 	ck_assert(!o.workspace && !o.setup && !o.name && !o.platform && o.track_files && o.n_env == 0 && o.env[0] == NULL);
 	ck_assert_uint_eq(o.timeout_us, 30000000);
 	ck_assert_uint_eq(o.setup_timeout_us, 300000000);
-	ck_assert_uint_eq(o.image_timeout_us, 600000000);
+	ck_assert(has("--pull-timeout=600"));
 	ck_assert_uint_eq(o.output, 64 << 20);
 	ck_assert_uint_eq(o.workspace_max, UINT64_MAX);
 	ck_assert(has("--memory=512m") && has("--pids=256") && has("--tmp-size=64m") && has("--cap-drop=ALL") && has("--max-output=67108864b"));
@@ -28,6 +28,7 @@ static const struct {
 } becomes[] = {
 	{ "{\"platform\": \"linux/arm64\"}", "--platform=linux/arm64" },
 	{ "{\"pull\": \"never\"}", "--pull=never" },
+	{ "{\"image_timeout_s\": 0.25}", "--pull-timeout=0.25" },
 	{ "{\"pyc_cache\": false}", "--no-pyc-cache" },
 	{ "{\"deps_readonly\": false}", "--deps-writable" },
 	{ "{\"workspace_max_bytes\": 1000}", "--workspace-max=1000b" },
@@ -291,7 +292,14 @@ START_TEST(setup_words)
 	takes("{\"setup\": \"pip install x\", \"env\": {\"K\": \"other\"}, \"setup_memory_mb\": 77, \"setup_timeout_s\": 1.5}");
 	ck_assert_int_eq(ses_options_setup(&o, NULL, o.setup, 0, &w, &other, &e), 0);
 	ck_assert_str_ne(name, other);
-	ck_assert(word_of(&w, "--memory=77m") && word_of(&w, "--timeout=1500ms"));
+	ck_assert(word_of(&w, "--memory=77m") && word_of(&w, "--timeout=1500ms") && word_of(&w, "--pull=missing") &&
+		  word_of(&w, "--pull-timeout=600"));
+	ses_words_free(&w);
+	free(other);
+	takes("{\"setup\": \"pip install x\", \"env\": {\"K\": \"secret\"}, \"platform\": \"linux/arm64\", \"pull\": \"never\"}");
+	ck_assert_int_eq(ses_options_setup(&o, NULL, o.setup, 0, &w, &other, &e), 0);
+	ck_assert_str_ne(name, other);
+	ck_assert(word_of(&w, "--platform=linux/arm64") && word_of(&w, "--pull=never"));
 	ses_words_free(&w);
 	free(other);
 	free(name);
