@@ -28,6 +28,7 @@
 #include "cli/run_image.h"
 #include "cli/title.h"
 #include "cli/verbs.h"
+#include "session/workspace.h"
 
 #define KEEPERS_MAX 4096
 #define HELLO_MAX (4u << 20)
@@ -138,6 +139,27 @@ static int parse(int argc, char **argv, struct err *e)
 	return rest < argc ? err_set(e, ERR_USAGE, "a sandbox takes no command") : 0;
 }
 
+/* What a restore has left that was killed. By a process of its own, since who becomes the
+ * workspace's owner for it is changed by that. */
+static void tidy(const struct box_mount *m)
+{
+	_cleanup_fd_ int fd = mount_open_checked(m);
+	struct ses_workspace w;
+	struct err ignored;
+	pid_t pid;
+
+	if (fd < 0 || !ses_replace_left(fd))
+		return;
+	pid = fork();
+	if (pid == 0) {
+		if (ses_workspace(fd, &w, &ignored) == 0)
+			ses_replace_recover(&w);
+		_exit(0);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
 static int prepare(struct err *e)
 {
 	/* Each call has its own; an image need not have any. */
@@ -154,6 +176,9 @@ static int prepare(struct err *e)
 	if (self_protect(cli_title.argv, e) < 0)
 		return err_at(e, STAGE_LOCKS);
 	fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC);
+	for (size_t i = 0; i < prepared.spec.n_mounts; i++)
+		if (prepared.spec.mounts[i].workspace)
+			tidy(&prepared.spec.mounts[i]);
 	/* Without one, boxes are only slower. */
 	(void)!holder_start(&spawner.holder, &prepared.spec, cli_title.start, cli_title.len, e);
 	return 0;
