@@ -23,6 +23,7 @@
 #include "base/fd.h"
 #include "box/holder.h"
 #include "box/init.h"
+#include "box/locks.h"
 #include "box/self.h"
 #include "cli/outcome_json.h"
 #include "cli/run_image.h"
@@ -160,6 +161,14 @@ static void tidy(const struct box_mount *m)
 		;
 }
 
+/* No box would start without it: that is said when the sandbox is opened. */
+static int prepare_apparmor(struct err *e)
+{
+	_cleanup_fd_ int fd = options.request.apparmor ? locks_apparmor_open(e) : -1;
+
+	return options.request.apparmor && fd < 0 ? err_at(e, STAGE_LOCKS) : 0;
+}
+
 static int prepare(struct err *e)
 {
 	/* Each call has its own; an image need not have any. */
@@ -170,7 +179,7 @@ static int prepare(struct err *e)
 		return err_at(e, STAGE_LIMITS);
 	if (run_image(&options, &prepared, e) < 0 ||
 	    run_bytecode(&options, &prepared.image, e) < 0 ||
-	    request_prepare(&options.request, &prepared, e) < 0)
+	    request_prepare(&options.request, &prepared, e) < 0 || prepare_apparmor(e) < 0)
 		return -1;
 	fcntl(SPAWN_SOCKET, F_SETFD, 0); /* a copy of this program would need it */
 	if (self_protect(cli_title.argv, e) < 0)
