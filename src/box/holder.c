@@ -20,7 +20,9 @@
 #include "box/userns_why.h"
 
 #define TITLE "cloche: mounts"
-#define SOCK 0		/* in the holder */
+#define SOCK 0 /* in the holder */
+#define ASK_ALL 'a'
+#define ASK_WORKSPACE 'w'
 #define ANSWER_MS 10000 /* a hang guard: it has nothing else to do */
 
 /* Its first word, and the one that comes with the mounts. */
@@ -49,20 +51,21 @@ static int hold_user(const struct box_spec *s, pid_t owner, struct err *e)
 	return 0;
 }
 
-static int give(size_t n)
+/* What is called `first` to `n`, to one who asks. Whoever has gone meanwhile gets nothing. */
+static int give(int to, size_t first, size_t n)
 {
 	const struct word w = { .err.kind = ERR_NONE };
-	int fds[BOX_SHARED_MAX], r = 0;
+	int fds[BOX_SHARED_MAX + 1], r = 0;
 	size_t have = 0;
 	char name[24];
 
-	for (; have < n && r == 0; have += r == 0) {
-		snprintf(name, sizeof(name), "%zu", have);
+	for (; have < n - first && r == 0; have += r == 0) {
+		snprintf(name, sizeof(name), "%zu", first + have);
 		fds[have] = sys_open_tree(AT_FDCWD, name, SYS_OPEN_TREE_CLONE | O_CLOEXEC);
 		r = fds[have] < 0 ? -1 : 0;
 	}
 	if (r == 0)
-		r = fd_send(SOCK, &w, sizeof(w), fds, n);
+		(void)fd_send(to, &w, sizeof(w), fds, n - first);
 	for (size_t i = 0; i < have; i++)
 		close(fds[i]);
 	return r;
@@ -72,6 +75,8 @@ _Noreturn static void hold(const struct box_spec *s, struct plan *p, size_t n, i
 			   pid_t owner)
 {
 	struct word w = { .err.kind = ERR_NONE };
+	size_t got;
+	int to;
 	char c;
 
 	/* Whoever hangs up the other end ends it: no end may stay here. */
@@ -85,28 +90,30 @@ _Noreturn static void hold(const struct box_spec *s, struct plan *p, size_t n, i
 	}
 	if (fd_send(SOCK, &w, sizeof(w), NULL, 0) < 0)
 		_exit(1);
-	while (fd_recv(SOCK, &c, 1, NULL, 0, NULL) == 1)
-		if (give(n) < 0)
+	while (fd_recv(SOCK, &c, 1, &to, 1, &got) == 1) {
+		if (got == 1 && give(to, c == ASK_WORKSPACE ? n - 1 : 0, n) < 0)
 			break; /* without the mounts there is nothing to be here for */
+		if (got == 1)
+			close(to);
+	}
 	_exit(0);
 }
 
 /* ---- its owner ---- */
 
-static int answer(struct holder *h, struct word *ret, int *fds, size_t max, size_t *ret_n)
+static int answer(int sock, struct word *ret, int *fds, size_t max, size_t *ret_n)
 {
-	struct pollfd p = { .fd = h->sock, .events = POLLIN };
+	struct pollfd p = { .fd = sock, .events = POLLIN };
 	int r;
 
 	do {
 		r = poll(&p, 1, ANSWER_MS);
 	} while (r < 0 && errno == EINTR);
-	return r == 1 && fd_recv(h->sock, ret, sizeof(*ret), fds, max, ret_n) == sizeof(*ret) ? 0
-											      : -1;
+	return r == 1 && fd_recv(sock, ret, sizeof(*ret), fds, max, ret_n) == sizeof(*ret) ? 0 : -1;
 }
 
-int holder_start(struct holder *h, const struct box_spec *spec, char *title, size_t title_len,
-		 struct err *e)
+static int start(struct holder *h, const struct box_spec *spec, bool overlays, char *title,
+		 size_t title_len, struct err *e)
 {
 	static struct plan plan;
 	pid_t owner = getpid(), pid;
@@ -114,47 +121,86 @@ int holder_start(struct holder *h, const struct box_spec *spec, char *title, siz
 	int pair[2];
 
 	*h = HOLDER_NONE;
-	/* Ids of a range are mapped from outside; such boxes have what they had. */
-	if (spec->range.n > 0 || plan_build_shared(spec, &plan, &h->n, e) < 0 || h->n == 0)
+	if (plan_build_shared(spec, overlays, &plan, &h->n, e) < 0)
+		return -1;
+	if (plan.n_ops == 0)
 		return 0;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, "make a socket");
+	h->workspace = spec->workspace_size > 0;
 	pid = fork();
 	if (pid == 0) {
 		if (title)
 			memset(title, 0, title_len);
 		if (title && title_len > sizeof(TITLE))
 			memcpy(title, TITLE, sizeof(TITLE));
-		hold(spec, &plan, h->n, pair[1], owner);
+		hold(spec, &plan, h->n + h->workspace, pair[1], owner);
 	}
 	close(pair[1]);
 	h->sock = pair[0];
 	h->pidfd = pid < 0 ? -1 : sys_pidfd_open(pid);
 	if (h->pidfd < 0)
 		err_fork(e, "the holder of mounts");
-	else if (answer(h, &w, NULL, 0, NULL) < 0)
+	else if (answer(h->sock, &w, NULL, 0, NULL) < 0)
 		err_set(e, ERR_SYS, "the holder of mounts does not begin");
 	else if (w.err.kind != ERR_NONE)
 		*e = w.err;
+	else if (fcntl(h->sock, F_SETFL, O_NONBLOCK) < 0) /* it may be stopped, with many who ask */
+		err_sys(e, "the holder of mounts");
 	else
 		return 0;
 	holder_end(h);
 	return -1;
 }
 
-void holder_lend(struct holder *h, struct box_spec *spec)
+int holder_start(struct holder *h, const struct box_spec *spec, char *title, size_t title_len,
+		 struct err *e)
 {
-	struct word w;
+	*h = HOLDER_NONE;
+	/* Ids of a range are mapped from outside; such boxes have what they had. */
+	if (spec->range.n > 0)
+		return 0;
+	if (start(h, spec, true, title, title_len, e) == 0)
+		return 0;
+	/* An overlay may have been what failed. */
+	return spec->workspace_size > 0 ? start(h, spec, false, title, title_len, e) : -1;
+}
 
-	spec->n_shared = 0;
-	if (h->sock < 0)
+static size_t ask(const struct holder *h, int fds[BOX_SHARED_MAX + 1])
+{
+	const char what = h->n > 0 ? ASK_ALL : ASK_WORKSPACE;
+	struct word w;
+	size_t n = 0;
+	int pair[2];
+
+	if (h->sock < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return 0;
+	if (fd_send(h->sock, &what, 1, &pair[1], 1) < 0) {
+		close(pair[1]);
+	} else {
+		close(pair[1]); /* so that the holder's end is its hang-up */
+		(void)!answer(pair[0], &w, fds, BOX_SHARED_MAX + 1, &n);
+	}
+	close(pair[0]);
+	return n;
+}
+
+void holder_lend(const struct holder *h, struct box_spec *spec)
+{
+	int fds[BOX_SHARED_MAX + 1];
+	size_t n = ask(h, fds);
+
+	if (n != h->n + h->workspace) {
+		for (size_t i = 0; i < n; i++)
+			close(fds[i]);
 		return;
-	if (fd_send(h->sock, "", 1, NULL, 0) == 0 &&
-	    answer(h, &w, spec->shared, BOX_SHARED_MAX, &spec->n_shared) == 0 &&
-	    spec->n_shared == h->n)
-		return;
-	holder_take_back(spec);
-	holder_end(h);
+	}
+	for (size_t i = 0; i < h->n; i++)
+		spec->shared[i] = fds[i];
+	if (h->n > 0)
+		spec->n_shared = h->n;
+	if (h->workspace)
+		spec->workspace_mount = fds[h->n];
 }
 
 void holder_take_back(struct box_spec *spec)
@@ -162,17 +208,13 @@ void holder_take_back(struct box_spec *spec)
 	for (size_t i = 0; i < spec->n_shared; i++)
 		fd_close(&spec->shared[i]);
 	spec->n_shared = 0;
+	fd_close(&spec->workspace_mount);
 }
 
 void holder_end(struct holder *h)
 {
 	if (h->pidfd >= 0)
 		(void)sys_pidfd_send_signal(h->pidfd, SIGKILL);
-	holder_forget(h);
-}
-
-void holder_forget(struct holder *h)
-{
 	fd_close(&h->pidfd);
 	fd_close(&h->sock);
 }

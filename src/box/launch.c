@@ -265,6 +265,10 @@ static int watch_workspace(struct live *b, struct err *e)
 		return tree < 0 ? err_sys(e, "watch the size of the new layer")
 				: limits_watch_workspace(&b->limits, tree, e);
 	}
+	if (b->spec->workspace_size) {
+		limits_sized_workspace(&b->limits, b->spec->workspace_size);
+		return 0;
+	}
 	for (size_t i = 0; i < b->spec->n_mounts; i++) {
 		const struct box_mount *m = &b->spec->mounts[i];
 		_cleanup_fd_ int dir = -1;

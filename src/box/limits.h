@@ -56,10 +56,10 @@ enum limits_rung_id {
 };
 
 /* What an outcome says of one limit. `rung` is a static string: "cgroup2", "scope", "cgroup1",
- * "rlimit", "supervised", "deadline", "capture", "sampler", "affinity", or "none". Values in the
- * limit's own unit (cpus: thousandths of a cpu; timeout: us; io_weight: as the kernel has it);
- * BOX_LIMIT_NONE when not asked.
- * `enforced`: the kernel, or cloche where nothing can get past it, holds it. */
+ * "rlimit", "supervised", "deadline", "capture", "sampler", "tmpfs", "affinity", or "none". Values
+ * in the limit's own unit (cpus: thousandths of a cpu; timeout: us; io_weight: as the kernel has
+ * it); BOX_LIMIT_NONE when not asked. `enforced`: the kernel, or cloche where nothing can get past
+ * it, holds it. */
 struct limit_state {
 	uint64_t requested, effective;
 	const char *rung;
@@ -207,6 +207,8 @@ void limits_joined(struct limits *l);
 /* Starts the workspace sampler on a directory (the descriptor is duplicated) when --workspace-max
  * was asked. */
 int limits_watch_workspace(struct limits *l, int dirfd, struct err *e);
+/* The workspace is a file system of its own, of this size. */
+void limits_sized_workspace(struct limits *l, uint64_t size);
 
 /* In the child, inside its user namespace, before capabilities go: resource limits (NPROC under
  * supervised, FSIZE, CORE {1,1}, caller's ulimits which may only lower) and, for --cpus,

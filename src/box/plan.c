@@ -263,8 +263,9 @@ static void plan_cgroup(struct plan *p, const struct box_spec *spec)
 	plan_op(p, OP_CGROUP, "sys/fs/cgroup")->strange = p->root_overlay;
 }
 
-static void plan_mount(struct plan *p, const struct box_mount *m)
+static void plan_mount(struct plan *p, const struct box_spec *spec, const struct box_mount *m)
 {
+	const bool held = m->workspace && spec->workspace_size;
 	const char *path = m->dst + 1;
 	struct op *op;
 
@@ -287,7 +288,10 @@ static void plan_mount(struct plan *p, const struct box_mount *m)
 		op = plan_op(p, OP_BIND, path);
 		op->flags = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |
 			    (m->rw ? 0 : SYS_MOUNT_ATTR_RDONLY);
-		op->source = (int16_t)plan_source(p, m->src, m, true);
+		op->source = (int16_t)plan_source(p, m->src, held ? NULL : m, true);
+		p->sources[op->source].shared = held;
+		if (held)
+			p->sources[op->source].fd = spec->workspace_mount;
 	}
 	op->strange = true;
 }
@@ -373,6 +377,11 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 {
 	struct plan *p = ret;
 
+	if (spec->workspace_size && spec->workspace_mount < 0) {
+		err_set(e, ERR_SYS,
+			"the workspace can't be mounted any more: the process that holds it has ended");
+		return err_at(e, STAGE_WORKSPACE);
+	}
 	p->n_ops = p->n_sources = p->used = p->n_shared = 0;
 	p->root_readonly = p->skeleton = p->own_group = false;
 	p->draft = spec->setup;
@@ -398,7 +407,7 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	if (spec->read_only)
 		plan_readonly_root(p, spec);
 	for (size_t i = 0; i < spec->n_mounts; i++)
-		plan_mount(p, &spec->mounts[i]);
+		plan_mount(p, spec, &spec->mounts[i]);
 	if (p->n_ops > PLAN_OPS_MAX) {
 		err_set(e, ERR_USAGE,
 			"too many mounts and devices for one box: give fewer -v, --tmpfs and --device");
@@ -407,7 +416,8 @@ int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e)
 	return 0;
 }
 
-int plan_build_shared(const struct box_spec *spec, struct plan *ret, size_t *ret_n, struct err *e)
+int plan_build_shared(const struct box_spec *spec, bool overlays, struct plan *ret, size_t *ret_n,
+		      struct err *e)
 {
 	struct plan *p = ret;
 	size_t n = 0;
@@ -415,15 +425,22 @@ int plan_build_shared(const struct box_spec *spec, struct plan *ret, size_t *ret
 	memset(p, 0, sizeof(*p));
 	p->strict = true; /* boxes do as well as this without it */
 	snprintf(p->root_options, sizeof(p->root_options), "size=64k,nr_inodes=64,mode=0755");
-	for (size_t i = 0; i < spec->root.n_entries && n < BOX_SHARED_MAX; i++) {
+	overlays = overlays && spec->root.kind == ROOTFS_HOST;
+	for (size_t i = 0; overlays && i < spec->root.n_entries && n < BOX_SHARED_MAX; i++) {
 		const struct rootfs_entry *en = &spec->root.entries[i];
 		const char *name;
 
-		if (spec->root.kind != ROOTFS_HOST || en->kind != ROOTFS_ENTRY_LOWER || en->copy)
+		if (en->kind != ROOTFS_ENTRY_LOWER || en->copy)
 			continue;
 		name = plan_text(p, "%zu", n++);
 		plan_op(p, OP_DIR, name)->mode = 0755;
 		plan_op(p, OP_LOWER, name)->source = (int16_t)plan_source(p, en->text, NULL, false);
+	}
+	if (spec->workspace_size) {
+		const char *name = plan_text(p, "%zu", n);
+
+		plan_op(p, OP_DIR, name)->mode = 0755;
+		plan_tmpfs(p, name, spec->workspace_size, 0700, false);
 	}
 	if (p->n_ops > PLAN_OPS_MAX)
 		return err_set(e, ERR_SYS, "too many shared mounts");

@@ -95,8 +95,9 @@ struct plan {
 /* Everything of the spec that is file system. Does not touch the file system but to generate views
  * of /proc. */
 int plan_build(const struct box_spec *spec, struct plan *ret, struct err *e);
-/* What the boxes of this spec share, as a root of its own: the i-th mount at the name `i`.
- * *ret_n: how many there are. */
-int plan_build_shared(const struct box_spec *spec, struct plan *ret, size_t *ret_n, struct err *e);
+/* What the boxes of this spec share, as a root of its own: the i-th mount at the name `i`, and the
+ * workspace, if they have it in memory, at the one behind. *ret_n: how many there are before it. */
+int plan_build_shared(const struct box_spec *spec, bool overlays, struct plan *ret, size_t *ret_n,
+		      struct err *e);
 /* One line an op, in order; for people. */
 void plan_print(const struct plan *p, const struct box_spec *spec, struct buf *out);

@@ -109,7 +109,11 @@ struct box_spec {
 	int shared[BOX_SHARED_MAX]; /* detached mounts of the holder's (holder.h), this box's own,
 				       for the first LOWER entries of root that are no copies */
 	size_t n_shared;
-	char *const *argv;    /* NULL-terminated, argv[0] looked up in the box's PATH */
+	/* The workspace is a file system of the sandbox's, held in memory; its mount is in
+	   place of what mounts[] says of its directory. */
+	uint64_t workspace_size; /* bytes; 0: it is none */
+	int workspace_mount;	 /* as above; -1: it can't be had any more */
+	char *const *argv;	 /* NULL-terminated, argv[0] looked up in the box's PATH */
 	char *const *env;     /* complete environment, NULL-terminated; no variable of the host */
 	const char *store;    /* where skeletons are kept (box/skeleton.h), or NULL for none */
 	const char *cwd;      /* absolute */

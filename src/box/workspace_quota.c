@@ -59,6 +59,15 @@ int limits_watch_workspace(struct limits *l, int dirfd, struct err *e)
 	return 0;
 }
 
+void limits_sized_workspace(struct limits *l, uint64_t size)
+{
+	struct limit_state *s = &l->state[LIMIT_WORKSPACE_MAX];
+
+	s->effective = size;
+	s->rung = "tmpfs";
+	s->enforced = true;
+}
+
 static bool begin_pass(struct limit_walk *w, int top)
 {
 	struct stat st;

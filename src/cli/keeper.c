@@ -33,6 +33,7 @@ struct keeper {
 	struct spawn_fds f;
 	struct box_io io;
 	struct ses_changes *changes;
+	int held;      /* the workspace in memory, to track its changes; else -1 */
 	int workspace; /* while its changes are tracked */
 	size_t notes_from;
 	bool claimed;
@@ -104,6 +105,20 @@ static int take_words(struct keeper *k, struct err *e)
 	return 0;
 }
 
+/* What this box gets of what those of its sandbox share. */
+static void take_mounts(struct keeper *k, const struct holder holders[2])
+{
+	struct box_spec *s = &k->p->spec;
+
+	s->n_shared = 0; /* an earlier box has used them up */
+	s->workspace_mount = -1;
+	for (int i = 0; i < 2; i++)
+		holder_lend(&holders[i], s);
+	fd_close(&k->held);
+	if (s->workspace_mount >= 0)
+		k->held = openat(s->workspace_mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* Whoever asked to hear of changes hears why there is nothing to hear. */
 static void track_begin(struct keeper *k)
 {
@@ -113,7 +128,8 @@ static void track_begin(struct keeper *k)
 	for (size_t i = 0; i < s->n_mounts && k->c.flags & SPAWN_TRACK; i++) {
 		if (!s->mounts[i].workspace)
 			continue;
-		k->workspace = mount_open_checked(&s->mounts[i]);
+		k->workspace =
+			s->workspace_size ? fd_steal(&k->held) : mount_open_checked(&s->mounts[i]);
 		if (k->workspace < 0)
 			err_sys(&e, "%s", s->mounts[i].src);
 		else if (ses_changes_begin(k->workspace, &k->changes, &e) == 0)
@@ -237,7 +253,8 @@ static void tell_why(struct keeper *k, struct box_outcome *out)
 		keeper_over(&k->owner, out);
 }
 
-_Noreturn void keeper_main(struct prepared *p, const struct run_options *o, int claims)
+_Noreturn void keeper_main(struct prepared *p, const struct run_options *o,
+			   const struct holder holders[2], int claims)
 {
 	static struct box_outcome out;
 	struct keeper k = { .owner = { .fd = claims,
@@ -254,6 +271,7 @@ _Noreturn void keeper_main(struct prepared *p, const struct run_options *o, int 
 				    .err = -1,
 				    .title = cli_title.start,
 				    .title_len = cli_title.len },
+			    .held = -1,
 			    .workspace = -1,
 			    .notes_from = p->n_notes };
 	struct pollfd wait = { .fd = claims, .events = POLLIN };
@@ -267,9 +285,9 @@ _Noreturn void keeper_main(struct prepared *p, const struct run_options *o, int 
 	for (int i = 0; i < BOX_RUNS_MAX && !k.claimed; i++) {
 		if (i > 0 && poll(&wait, 1, -1) < 0)
 			break;
+		take_mounts(&k, holders);
 		if (box_run(&p->spec, &k.io, &out, &e) < 0 || out.fault == FAULT_CANCELLED)
 			_exit(0);
-		p->spec.n_shared = 0; /* the first has used them up */
 	}
 	if (!k.claimed)
 		tell_why(&k, &out);

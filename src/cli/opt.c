@@ -14,7 +14,6 @@
 
 #include "base/str.h"
 
-#define ROWS_MAX 128
 #define NAME_MAX_SHOWN 64
 
 static const struct {
@@ -65,7 +64,7 @@ struct parse {
 	const struct opt_verb *verb;
 	opt_fn fn;
 	void *ctx;
-	bool seen[ROWS_MAX];
+	bool seen[OPT_ROWS_MAX];
 	char given[NAME_MAX_SHOWN]; /* the current option as the user wrote it */
 };
 
@@ -88,7 +87,7 @@ static const struct opt_row *by_letter(const struct opt_verb *verb, char letter)
 /* "unknown option --memroy: did you mean --memory?" */
 static int unknown(const struct parse *p, const char *name, struct err *e)
 {
-	const char *words[ROWS_MAX + 2], *near;
+	const char *words[OPT_ROWS_MAX + 2], *near;
 	size_t n = 0;
 
 	for (size_t i = 0; i < p->verb->n_rows; i++)
@@ -286,7 +285,7 @@ int opt_parse(const struct opt_verb *verb, int argc, char **argv, opt_fn fn, voi
 	struct parse p = { .verb = verb, .fn = fn, .ctx = ctx };
 	int operands = 1, i = 1; /* argv[operands..i) are operands already seen */
 
-	assert(verb->n_rows <= ROWS_MAX);
+	assert(verb->n_rows <= OPT_ROWS_MAX);
 	while (i < argc) {
 		const char *arg = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
 		int used;

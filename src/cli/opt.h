@@ -13,7 +13,8 @@
 
 #include "base/err.h"
 
-/* At most 128 rows a verb. */
+#define OPT_ROWS_MAX 128 /* a verb */
+
 enum opt_type {
 	OPT_FLAG,
 	OPT_STR,

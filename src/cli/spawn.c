@@ -35,16 +35,17 @@
 #define HELLO_MAX (4u << 20)
 #define END_MS 10000 /* for keepers to end their boxes in order */
 #define AHEAD_MAX 2
-#define AHEAD_MS 5 /* a call that has just begun needs the processors itself */
+#define AHEAD_MS 25 /* a call that has just begun needs the processors itself */
 #define OFTEN_NS 1000000000ULL
 
 static struct prepared prepared; /* large; one a process */
 static struct run_options options;
+static bool own_workspace, has_holder; /* as SPAWN_HOLDER */
 
 static struct spawner {
 	int sock, signals;
 	sigset_t before;
-	struct holder holder;
+	struct holder holders[2]; /* its own; and an earlier spawner's, for the workspace */
 	pid_t keepers[KEEPERS_MAX];
 	size_t n;
 	struct {
@@ -69,14 +70,15 @@ static void name_option(const char *msg, char *ret, size_t cap)
 		snprintf(ret, cap, "%.*s", (int)n, msg + 2);
 }
 
-static int hello(const struct spawn_hello *h, const struct buf *text)
+/* With these beside its text, where there are any. */
+static int hello(const struct spawn_hello *h, const struct buf *text, int mount, int holder)
 {
+	int fds[SPAWN_HELLO_FDS] = { -1, mount, holder }, r = -1;
 	struct err e;
-	int fd = -1, r = -1;
 
-	if (!text->failed && spawn_memfd("facts", text->data, text->len, &fd, &e) == 0)
-		r = fd_send(SPAWN_SOCKET, h, sizeof(*h), &fd, 1);
-	fd_close(&fd);
+	if (!text->failed && spawn_memfd("facts", text->data, text->len, &fds[0], &e) == 0)
+		r = fd_send(SPAWN_SOCKET, h, sizeof(*h), fds, mount < 0 ? 1 : SPAWN_HELLO_FDS);
+	fd_close(&fds[0]);
 	return r < 0;
 }
 
@@ -94,12 +96,27 @@ static int refuse(const struct err *e)
 	outcome_refused(&out, e);
 	buf_init(&text, HELLO_MAX);
 	outcome_json(&prepared, &out, &(struct outcome_show){ 0 }, &text);
-	return hello(&h, &text);
+	return hello(&h, &text, -1, -1);
+}
+
+/* Which directory the workspace is. */
+static void tell_place(struct json *j)
+{
+	const struct box_spec *s = &prepared.spec;
+	char place[SES_PLACE_TEXT];
+
+	for (size_t i = 0; i < s->n_mounts; i++)
+		if (s->mounts[i].workspace) {
+			ses_place_text(s->mounts[i].dev, s->mounts[i].ino, place);
+			json_kstr(j, "place", place);
+		}
 }
 
 static int ready(void)
 {
 	const struct spawn_hello h = { .kind = SPAWN_READY };
+	struct box_spec *s = &prepared.spec;
+	int r;
 	_cleanup_buf_ struct buf text;
 	struct json j;
 
@@ -109,18 +126,32 @@ static int ready(void)
 	json_key(&j, "image");
 	outcome_image(&j, &prepared.image);
 	json_kstr(&j, "workspace", options.request.workspace);
+	tell_place(&j);
 	json_key(&j, "notes");
 	json_arr(&j);
 	for (size_t i = 0; i < prepared.n_notes; i++)
 		json_str(&j, prepared.notes[i]);
 	json_arr_end(&j);
 	json_obj_end(&j);
-	return hello(&h, &text);
+	s->workspace_mount = -1;
+	if (spawner.holders[0].workspace)
+		holder_lend(&spawner.holders[0], s);
+	if (s->workspace_mount < 0 && !spawner.holders[1].workspace)
+		s->workspace_size = 0;
+	r = hello(&h, &text, s->workspace_mount, spawner.holders[0].sock);
+	holder_take_back(s);
+	return r;
 }
 
-/* Those of `cloche run`, but for what is each call's own or for people. */
+/* Those of `cloche run`, but for what is each call's own or for people; and one for the loop. */
+static const struct opt_row own_row = { .name = "own-workspace", .type = OPT_FLAG, .id = -1 };
+
 static int option(void *ctx, const struct opt_row *row, const char *value, struct err *e)
 {
+	if (row->id == own_row.id) {
+		own_workspace = true;
+		return 0;
+	}
 	if (opt_in_list("interactive|tty|json|plan", '|', row->name))
 		return err_set(e, ERR_USAGE, "is no option of a sandbox");
 	return run_option(ctx, row, value, e);
@@ -128,9 +159,13 @@ static int option(void *ctx, const struct opt_row *row, const char *value, struc
 
 static int parse(int argc, char **argv, struct err *e)
 {
+	static struct opt_row rows[OPT_ROWS_MAX];
 	struct opt_verb verb = cli_run_verb;
 	int rest;
 
+	memcpy(rows, verb.rows, verb.n_rows * sizeof(rows[0]));
+	rows[verb.n_rows++] = own_row;
+	verb.rows = rows;
 	verb.name = "spawn";
 	request_defaults(&options.request);
 	options.progress = fcntl(SPAWN_PROGRESS, F_GETFD) < 0 ? 0 : SPAWN_PROGRESS;
@@ -138,6 +173,37 @@ static int parse(int argc, char **argv, struct err *e)
 	if (opt_parse(&verb, argc, argv, option, &options, &rest, e) < 0)
 		return -1;
 	return rest < argc ? err_set(e, ERR_USAGE, "a sandbox takes no command") : 0;
+}
+
+/* The workspace in memory is as large as was asked for, or as the box's own root. */
+static uint64_t workspace_size(const struct box_spec *s)
+{
+	const uint64_t page = 4096, max = s->limits.workspace_max;
+	uint64_t size = max == BOX_LIMIT_NONE ? s->limits.root : max;
+
+	return size / page * page + (size % page ? page : 0);
+}
+
+/* Without a holder, boxes are only slower, and the workspace is the directory. It is that with ids
+ * of a range, too: they are more than the holder's one. */
+static void hold(void)
+{
+	struct holder *own = &spawner.holders[0], *earlier = &spawner.holders[1];
+	struct box_spec *s = &prepared.spec;
+	bool held = own_workspace && s->range.n == 0;
+	struct err none;
+
+	*earlier = HOLDER_NONE;
+	if (held && has_holder && fcntl(SPAWN_HOLDER, F_SETFD, FD_CLOEXEC) == 0) {
+		earlier->sock = SPAWN_HOLDER;
+		earlier->workspace = true;
+	} else if (held) {
+		s->workspace_size = workspace_size(s);
+	}
+	if (holder_start(own, s, cli_title.start, cli_title.len, &none) < 0)
+		s->workspace_size = 0;
+	if (earlier->workspace)
+		s->workspace_size = workspace_size(s);
 }
 
 /* What a restore has left that was killed. By a process of its own, since who becomes the
@@ -185,11 +251,10 @@ static int prepare(struct err *e)
 	if (self_protect(cli_title.argv, e) < 0)
 		return err_at(e, STAGE_LOCKS);
 	fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC);
+	hold();
 	for (size_t i = 0; i < prepared.spec.n_mounts; i++)
 		if (prepared.spec.mounts[i].workspace)
 			tidy(&prepared.spec.mounts[i]);
-	/* Without one, boxes are only slower. */
-	(void)!holder_start(&spawner.holder, &prepared.spec, cli_title.start, cli_title.len, e);
 	return 0;
 }
 
@@ -200,9 +265,13 @@ static int die_with_owner(struct err *e)
 
 	if (fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) < 0)
 		return err_sys(e, "descriptor %d", SPAWN_SOCKET);
-	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLNVAL))
+	if (poll(&p, 1, 0) > 0 && p.revents & POLLNVAL)
 		return err_set(e, ERR_USAGE, "is for cloche serve alone");
+	if (p.revents & POLLHUP) /* a client that went as soon as it came has asked for nothing */
+		_exit(1);
 	fcntl(SPAWN_PROGRESS, F_SETFD, FD_CLOEXEC);
+	/* What is opened here is close-on-exec, what was given is not. */
+	has_holder = fcntl(SPAWN_HOLDER, F_GETFD) == 0;
 	return 0;
 }
 
@@ -215,10 +284,8 @@ static int start_keeper(pid_t *ret, struct spawn_fds *f)
 	if (spawner.n == KEEPERS_MAX ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -1;
-	holder_lend(&spawner.holder, &prepared.spec);
 	pid = fork();
 	if (pid == 0) {
-		holder_forget(&spawner.holder);
 		fd_close(&spawner.sock);
 		fd_close(&spawner.signals);
 		fd_close(&pair[0]);
@@ -228,9 +295,8 @@ static int start_keeper(pid_t *ret, struct spawn_fds *f)
 		sigprocmask(SIG_SETMASK, &spawner.before, NULL);
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != owner)
 			_exit(1);
-		keeper_main(&prepared, &options, pair[1]);
+		keeper_main(&prepared, &options, spawner.holders, pair[1]);
 	}
-	holder_take_back(&prepared.spec);
 	fd_close(&pair[1]);
 	if (pid < 0) {
 		fd_close(&pair[0]);
@@ -288,6 +354,14 @@ static void start_call(const struct spawn_call *c, struct spawn_fds *f)
 	spawner.refill = true;
 }
 
+/* Others have its place; what it holds is theirs, too. */
+static void retire(void)
+{
+	spawner.refill = false;
+	while (spawner.n_ahead > 0)
+		drop_ahead(0);
+}
+
 static void reap(void)
 {
 	struct signalfd_siginfo si;
@@ -320,7 +394,7 @@ static void end_all(void)
 		kill(spawner.keepers[i], SIGTERM);
 	while (spawner.n > 0 && poll(&p, 1, END_MS) > 0)
 		reap();
-	holder_end(&spawner.holder);
+	holder_end(&spawner.holders[0]);
 	/* And what their boxes' first processes still take down. */
 	while (waitpid(-1, NULL, WNOHANG) >= 0 && poll(&p, 1, END_MS) > 0)
 		reap();
@@ -355,7 +429,9 @@ static int serve(void)
 		if (p[0].revents) {
 			int r = spawn_recv_call(spawner.sock, &c, &f);
 
-			if (r > 0)
+			if (r > 0 && c.kind == SPAWN_RETIRE)
+				retire();
+			else if (r > 0)
 				start_call(&c, &f);
 			else if (r == 0 || (errno != ENOMEM && errno != ENOBUFS))
 				break;

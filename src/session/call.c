@@ -21,6 +21,7 @@ static void call_ended(struct call *c);
 static void call_send(void *ctx);
 static void call_output_moved(void *ctx);
 static void cancel_by(struct session *s, void *owner, uint64_t by);
+static bool unwanted(const struct call *c);
 static void ack(struct session *s, void *owner, size_t n);
 
 /* An event of the call, under its id or as a call's. */
@@ -268,17 +269,6 @@ static void call_start(struct call *c)
 	give_fds_up(c);
 }
 
-static void send_order(struct call *c, enum spawn_kind kind, int sig, int rows, int cols)
-{
-	struct spawn_order o = { .kind = kind,
-				 .sig = sig,
-				 .rows = (unsigned short)rows,
-				 .cols = (unsigned short)cols };
-
-	/* A keeper that takes nothing has ended, or is about to be ended. */
-	spawn_send_order(c->control, &o);
-}
-
 static void call_started(struct call *c)
 {
 	if (c->state != CALL_STARTING)
@@ -288,9 +278,11 @@ static void call_started(struct call *c)
 		reply_done(c->s, c->pending.id, NULL);
 	else
 		reply_event(c->s, c->pending.id, "started", NULL);
-	for (int sig = 1; c->signals && sig < 64; sig++)
-		if (c->signals >> sig & 1)
-			send_order(c, SPAWN_SIGNAL, sig, 0, 0);
+	if (c->resized)
+		call_order(c, SPAWN_RESIZE, 0);
+	for (int sig = 1; c->signals && sig <= 64; sig++)
+		if (c->signals >> (sig - 1) & 1)
+			call_order(c, SPAWN_SIGNAL, sig);
 	c->signals = 0;
 	output_run(&c->output);
 }
@@ -384,8 +376,27 @@ static void call_ended(struct call *c)
 		reply_done(s, c->pending.id, NULL);
 	answer_cancels(c);
 	output_finish(&c->output);
-	call_output_moved(c);
+	if (unwanted(c))
+		call_drop(c);
+	else
+		call_output_moved(c);
 	call_pump_queue(s);
+}
+
+/* Begun in the background, ended, and nobody can ask for it any more: live output that was not
+ * taken does not hold up the end of its sandbox. */
+static bool unwanted(const struct call *c)
+{
+	return c->state >= CALL_ENDED && c->background && !c->wait.id &&
+	       c->sb->state == SANDBOX_CLOSING;
+}
+
+void call_close(struct call *c)
+{
+	if (unwanted(c))
+		call_drop(c);
+	else
+		call_cancel(c);
 }
 
 static void call_output_moved(void *ctx)
@@ -465,7 +476,9 @@ void call_cancel(struct call *c)
 		reply_refuse(s, id, SES_CANCELLED, "cancelled before it began");
 		call_drop(c);
 	} else if (c->state < CALL_ENDED) {
-		send_order(c, SPAWN_CANCEL, 0, 0, 0);
+		/* A hang-up says the same, and needs no room; what the keeper says is read on. */
+		if (!call_order(c, SPAWN_CANCEL, 0))
+			(void)shutdown(c->control, SHUT_WR);
 	}
 }
 
@@ -500,6 +513,8 @@ static void cancel_wait(struct session *s, void *owner, uint64_t by)
 	reply_refuse(s, id, SES_CANCELLED, "nobody waits for call %llu any more",
 		     (unsigned long long)c->pending.id);
 	reply_done(s, by, NULL);
+	if (unwanted(c))
+		call_drop(c);
 }
 
 static void call_wait(struct call *c, const struct request *r)
@@ -514,33 +529,6 @@ static void call_wait(struct call *c, const struct request *r)
 	pending_add(c->s, &c->wait, r->id, c);
 	if (c->state == CALL_KEPT)
 		pump_wait(c->s, &c->pump, call_send, c);
-}
-
-static void call_signal(struct call *c, const struct request *r)
-{
-	int sig = request_signal(r);
-
-	if (c->state < CALL_RUNNING)
-		c->signals |= UINT64_C(1) << (sig % 64);
-	else if (c->state == CALL_RUNNING)
-		send_order(c, SPAWN_SIGNAL, sig, 0, 0);
-	reply_done(c->s, r->id, NULL);
-}
-
-static void call_resize(struct call *c, const struct request *r)
-{
-	int rows = (int)request_int(r, "rows", 24), cols = (int)request_int(r, "cols", 80);
-
-	if (!(c->order.flags & SPAWN_PTY)) {
-		reply_refuse(c->s, r->id, SES_PROTOCOL, "call %llu was begun without \"pty\"",
-			     (unsigned long long)c->pending.id);
-		return;
-	}
-	c->order.rows = (unsigned short)rows;
-	c->order.cols = (unsigned short)cols;
-	if (c->state == CALL_STARTING || c->state == CALL_RUNNING)
-		send_order(c, SPAWN_RESIZE, 0, rows, cols);
-	reply_done(c->s, r->id, NULL);
 }
 
 static void ack(struct session *s, void *owner, size_t n)

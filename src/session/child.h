@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-#define CHILD_FDS_MAX 6
+#define CHILD_FDS_MAX 7
 
 struct child_how {
 	const char *path;

@@ -321,13 +321,13 @@ static int share_cancels(struct files *f, int *ret, struct err *e)
 	return 0;
 }
 
-static int files_start(struct files *f, char *const *argv, struct err *e)
+static int files_start(struct files *f, char *const *argv, const struct sandbox *to, struct err *e)
 {
 	_cleanup_fd_ int theirs = -1, life = -1, cancels = -1;
 	struct child_how how = { .path = "/proc/self/exe",
 				 .argv = argv,
 				 .env = environ,
-				 .n_fds = 4,
+				 .n_fds = WORKER_FDS,
 				 .die_with_us = true };
 	struct loop *l = &f->s->loop;
 	int pair[2];
@@ -344,11 +344,13 @@ static int files_start(struct files *f, char *const *argv, struct err *e)
 	how.fds[1] = -1;
 	how.fds[2] = STDERR_FILENO;
 	how.fds[WORKER_LIFE] = life;
+	how.fds[WORKER_DIR] = f->sb->dir;
+	how.fds[WORKER_TO] = to ? to->dir : -1;
+	how.fds[WORKER_CANCELS] = -1;
 	if (!f->once) {
 		if (share_cancels(f, &cancels, e) < 0)
 			return -1;
 		how.fds[WORKER_CANCELS] = cancels;
-		how.n_fds++;
 	}
 	out_open(&f->to, f->fd);
 	if (child_start(&how, &f->pidfd, e) < 0 ||
@@ -358,17 +360,21 @@ static int files_start(struct files *f, char *const *argv, struct err *e)
 	return 0;
 }
 
-/* A worker of the sandbox; `to`: the directory of a fork. NULL with *e. */
-static struct files *worker(struct sandbox *sb, bool once, const char *to, struct err *e)
+/* A worker of the sandbox; `to`: who is forked off it, or NULL. NULL with *e. */
+static struct files *worker(struct sandbox *sb, bool once, const struct sandbox *to, struct err *e)
 {
 	bool own = *sb->own != '\0';
 	char max[24] = "none";
 	const char *const argv[] = { "cloche-serve",
 				     "files",
 				     own ? sb->workspace : sb->options.workspace,
-				     own ? "own" : "shared",
+				     sb->dir >= 0 ? "held"
+				     : own	  ? "own"
+						  : sb->place,
 				     max,
-				     to,
+				     !to	    ? NULL
+				     : to->dir >= 0 ? "held"
+						    : to->workspace,
 				     NULL };
 	struct files *f = once ? NULL : sb->files;
 
@@ -383,7 +389,7 @@ static struct files *worker(struct sandbox *sb, bool once, const char *to, struc
 		err_sys(e, "work with files");
 		return NULL;
 	}
-	if (files_start(f, (char *const *)(uintptr_t)argv, e) == 0)
+	if (files_start(f, (char *const *)(uintptr_t)argv, to, e) == 0)
 		return f;
 	child_kill(f->pidfd);
 	hang_up(f);
@@ -484,7 +490,7 @@ void files_fork(struct sandbox *sb, struct sandbox *to, uint64_t id,
 {
 	struct ses_error error;
 	struct err e;
-	struct files *f = worker(sb, true, to->workspace, &e);
+	struct files *f = worker(sb, true, to, &e);
 
 	if (!f) {
 		ses_error_err(&error, &e);

@@ -64,6 +64,7 @@ int ses_workspace_make(const char *path, struct ses_error *e);
 /* Where a sandbox stands: what only the loop knows. */
 struct ses_place {
 	const char *workspace; /* the directory, absolute: o->workspace or the temporary one */
+	bool in_memory;	       /* may be in memory */
 	const char *image;     /* what setup has made, in place of o->image; NULL: o->image */
 };
 /* "spawn" and its options. */

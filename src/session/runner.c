@@ -5,15 +5,18 @@
 
 #include "session/runner_text.h"
 
-/* Shells read the whole before they begin, so that it is as with `sh -c`: the same name in
- * messages, standard input for the code's own programs. */
-static const char runner_shell[] = "eval \"$(cat " SPAWN_CODE_PATH ")\"";
+/* As with -c: the same name in messages, and standard input is for the code's own programs. bash
+ * reads the whole without a process more; what `sh` is may need one for that, but not for this. */
+static const char runner_shell[] = ". " SPAWN_CODE_PATH;
 static const char runner_bash[] = "eval \"$(<" SPAWN_CODE_PATH ")\"";
 
+/* Python's runner has names of its own, and leaves none in __main__. */
+static const char boot_python[] = "exec(__import__('sys').argv.pop(1), {'main': globals()})";
+
 static const struct {
-	const char *words[RUNNER_WORDS + 1];
+	const char *words[RUNNER_WORDS_MAX + 1];
 } rows[] = {
-	[SPAWN_PYTHON] = { { "python3", "-c", runner_python } },
+	[SPAWN_PYTHON] = { { "python3", "-c", boot_python, runner_python, runner_python_fails } },
 	[SPAWN_BASH] = { { "bash", "-c", runner_bash } },
 	[SPAWN_SH] = { { "sh", "-c", runner_shell } },
 	[SPAWN_NODE] = { { "node", "-e", runner_node } },

@@ -4,7 +4,7 @@
 
 #include "session/spawn.h"
 
-#define RUNNER_WORDS 3
+#define RUNNER_WORDS_MAX 5
 
 /* The command, NULL-terminated. Static. */
 char *const *runner_argv(enum spawn_language l);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/path.h"
 #include "session/call.h"
 #include "session/files.h"
@@ -72,6 +73,32 @@ static void answer_open(struct sandbox *sb)
 			     "max_output_bytes", (json_int_t)sb->options.output));
 }
 
+/* The copy is there, or why it is not. */
+static void forked(struct sandbox *to, json_t *error)
+{
+	uint64_t id = to->open.id;
+
+	if (!error) {
+		answer_open(to);
+		return;
+	}
+	pending_drop(to->s, &to->open);
+	reply_done(to->s, id, json_pack("{s:o}", "error", error));
+	sandbox_end(to);
+}
+
+/* Its spawner has spoken: where its workspace is, is known. */
+static void opened(struct sandbox *sb)
+{
+	struct sandbox *from = sb->from;
+
+	sb->from = NULL;
+	if (from)
+		files_fork(from, sb, sb->open.id, forked);
+	else
+		answer_open(sb);
+}
+
 void sandbox_refused(struct sandbox *sb, const struct ses_error *e)
 {
 	uint64_t id = sb->open.id;
@@ -112,7 +139,7 @@ void sandbox_fault(struct sandbox *sb, json_t *outcome)
 void sandbox_failed(struct sandbox *sb, json_t *outcome)
 {
 	sb->outcome = outcome;
-	answer_open(sb);
+	opened(sb);
 }
 
 /* ---- the spawner ---- */
@@ -140,6 +167,8 @@ int sandbox_spawn(struct sandbox *sb, struct ses_error *e)
 {
 	_cleanup_words_ struct ses_words words = { 0 };
 	const struct ses_place at = { .workspace = *sb->own ? sb->workspace : sb->options.workspace,
+				      /* Not in place of a directory that it already has. */
+				      .in_memory = *sb->own && (sb->open.id || sb->holder >= 0),
 				      .image = sb->image };
 	struct err why;
 
@@ -149,8 +178,22 @@ int sandbox_spawn(struct sandbox *sb, struct ses_error *e)
 	return sb->coming ? 0 : ses_error_err(e, &why);
 }
 
-static void take_ready(struct sandbox *sb, struct spawner *p, json_t *facts)
+/* A path that leads through what other boxes may change can lead elsewhere by now. */
+static bool is_elsewhere(const struct sandbox *sb, const json_t *facts)
 {
+	const char *place = json_string_value(json_object_get(facts, "place"));
+
+	return *sb->place && (!place || strcmp(place, sb->place) != 0);
+}
+
+static void take_ready(struct sandbox *sb, struct spawner *p, json_t *facts,
+		       int fds[SPAWN_HELLO_FDS])
+{
+	if (*sb->own && sb->holder < 0 && fds[2] >= 0) {
+		sb->dir = fd_steal(&fds[1]);
+		sb->holder = fd_steal(&fds[2]);
+		p->holds = true;
+	}
 	if (sb->current)
 		spawner_retire(sb->current);
 	sb->current = p;
@@ -159,7 +202,7 @@ static void take_ready(struct sandbox *sb, struct spawner *p, json_t *facts)
 	json_decref(sb->outcome);
 	sb->outcome = NULL;
 	if (sb->open.id)
-		answer_open(sb);
+		opened(sb);
 	else
 		setup_spawned(sb, NULL);
 	call_pump_queue(sb->s);
@@ -190,9 +233,10 @@ static json_t *sound_outcome(json_t *o)
 	return NULL;
 }
 
-void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hello *hello, int fd)
+void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hello *hello,
+		   int fds[SPAWN_HELLO_FDS])
 {
-	json_t *said = read_object(fd);
+	json_t *said = read_object(fds[0]);
 	struct ses_error error;
 
 	if (sb->coming != p) { /* it was given up */
@@ -200,11 +244,16 @@ void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hel
 		return;
 	}
 	sb->coming = NULL;
-	if (hello->kind == SPAWN_READY && said) {
-		take_ready(sb, p, said);
+	if (hello->kind == SPAWN_READY && said && !is_elsewhere(sb, said)) {
+		take_ready(sb, p, said, fds);
 		return;
 	}
 	spawner_end(p);
+	if (hello->kind == SPAWN_READY && said) {
+		json_decref(said);
+		take_failed(sb, sandbox_no_start("workspace", SES_ELSEWHERE));
+		return;
+	}
 	if (sb->open.id && hello->kind == SPAWN_FAILED &&
 	    (hello->err.kind == ERR_USAGE || hello->err.kind == ERR_REFUSED) &&
 	    ses_options_blame(&hello->err, *hello->rule ? hello->rule : NULL, &error)) {
@@ -324,6 +373,7 @@ static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given
 	sb->s = s;
 	sb->options = options;
 	sb->given = json_incref(given);
+	sb->dir = sb->holder = -1;
 	sb->number = ++s->last_sandbox;
 	sb->next = s->sandboxes;
 	s->sandboxes = sb;
@@ -337,11 +387,19 @@ static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given
 static int workspace_ready(struct sandbox *sb, struct ses_error *e)
 {
 	const char *named = sb->options.workspace;
+	struct stat st;
 	struct err why;
 
 	if (named) {
 		sb->made = access(named, F_OK) < 0;
-		return ses_workspace_make(named, e);
+		if (ses_workspace_make(named, e) < 0)
+			return -1;
+		if (stat(named, &st) < 0) {
+			err_sys(&why, "%s", named);
+			return ses_error_err(e, &why);
+		}
+		ses_place_text((uint64_t)st.st_dev, (uint64_t)st.st_ino, sb->place);
+		return 0;
 	}
 	return make_workspace(sb, &why) < 0 ? ses_error_err(e, &why) : 0;
 }
@@ -371,20 +429,6 @@ void sandbox_open(struct session *s, const struct request *r)
 		begin(sb);
 }
 
-/* The copy is there, or why it is not. */
-static void forked(struct sandbox *to, json_t *error)
-{
-	uint64_t id = to->open.id;
-
-	if (!error) {
-		begin(to);
-		return;
-	}
-	pending_drop(to->s, &to->open);
-	reply_done(to->s, id, json_pack("{s:o}", "error", error));
-	sandbox_end(to);
-}
-
 void sandbox_fork(struct session *s, const struct request *r)
 {
 	struct sandbox *sb = sandbox_of(s, r), *to;
@@ -394,10 +438,25 @@ void sandbox_fork(struct session *s, const struct request *r)
 	if (!to)
 		return;
 	to->image = sb->image ? strdup(sb->image) : NULL;
+	to->from = sb;
 	if (make_workspace(to, &e) < 0)
 		refused_err(to, &e);
 	else
-		files_fork(sb, to, r->id, forked);
+		begin(to);
+}
+
+/* One whose files were to be had goes. */
+static void from_is_gone(const struct sandbox *sb)
+{
+	struct sandbox *next;
+	struct ses_error e;
+
+	ses_error_set(&e, SES_CLOSED, "sandbox %u is closed", sb->number);
+	for (struct sandbox *to = sb->s->sandboxes; to; to = next) {
+		next = to->next;
+		if (to->from == sb)
+			sandbox_refused(to, &e);
+	}
 }
 
 /* ---- close ---- */
@@ -417,6 +476,8 @@ static void sandbox_free(struct sandbox *sb)
 	json_decref(sb->facts);
 	json_decref(sb->outcome);
 	free(sb->image);
+	fd_close(&sb->dir);
+	fd_close(&sb->holder);
 	loop_free(&s->loop, sb);
 }
 
@@ -462,6 +523,9 @@ static void begin_end(struct sandbox *sb)
 {
 	sb->ending = true;
 	sb->state = SANDBOX_CLOSING;
+	sb->from = NULL;
+	if (!sb->s->ending) /* else all of them go */
+		from_is_gone(sb);
 	setup_end(sb);
 	files_fork_drop(sb);
 	files_end(sb);
@@ -477,10 +541,7 @@ void sandbox_close(struct session *s, const struct request *r)
 	begin_end(sb);
 	for (struct call *c = sb->calls, *next; c; c = next) {
 		next = c->next_of_sandbox;
-		if (c->state == CALL_KEPT && c->background && !c->wait.id)
-			call_drop(c);
-		else
-			call_cancel(c);
+		call_close(c);
 	}
 	sb->ending = false;
 	sandbox_part_gone(sb);

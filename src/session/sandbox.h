@@ -3,6 +3,7 @@
 
 #include "session/options.h"
 #include "session/serve.h"
+#include "session/workspace.h"
 #include "session/spawner.h"
 
 enum sandbox_state {
@@ -22,12 +23,16 @@ struct sandbox {
 	uint64_t closing; /* the id of its `close`; 0: none, as at the end of the session */
 
 	char workspace[SES_PATH_TEXT], own[64]; /* own: its name below the session's directory */
-	bool made;		  /* the workspace that was named was missing, and was made */
-	struct spawner *spawners; /* all that live */
-	struct spawner *current;  /* the one that takes calls, or NULL */
-	struct spawner *coming;	  /* the one that has said nothing yet, or NULL */
-	char *image;		  /* that a setup has made; NULL: that of the options */
-	struct setup *setup;	  /* the one that is on its way */
+	int dir;	      /* the workspace in memory, in place of the directory; -1: none */
+	int holder;	      /* whom its spawners have it from (SPAWN_HOLDER), or -1 */
+	struct sandbox *from; /* whose files it gets before it is open, or NULL */
+	bool made;	      /* the workspace that was named was missing, and was made */
+	char place[SES_PLACE_TEXT]; /* which directory it was when the sandbox was opened */
+	struct spawner *spawners;   /* all that live */
+	struct spawner *current;    /* the one that takes calls, or NULL */
+	struct spawner *coming;	    /* the one that has said nothing yet, or NULL */
+	char *image;		    /* that a setup has made; NULL: that of the options */
+	struct setup *setup;	    /* the one that is on its way */
 
 	json_t *facts;	 /* what READY brought */
 	json_t *outcome; /* of every call, when no box can be had */
@@ -52,8 +57,9 @@ void sandbox_fault(struct sandbox *sb, json_t *outcome);
 /* No box can be had, or not even tried: `open` is answered. */
 void sandbox_failed(struct sandbox *sb, json_t *outcome);
 void sandbox_refused(struct sandbox *sb, const struct ses_error *e);
-/* What its spawner says, and that it has gone. fd stays the caller's. */
-void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hello *hello, int fd);
+/* What its spawner says, and that it has gone. Descriptors that are not taken stay the caller's. */
+void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hello *hello,
+		   int fds[SPAWN_HELLO_FDS]);
 void sandbox_progress(struct sandbox *sb, const char *line, size_t n);
 /* An outcome with the fault startup_failed. */
 json_t *sandbox_no_start(const char *stage, const char *message);

@@ -59,13 +59,13 @@ static void on_sock(void *ctx, unsigned events)
 	struct spawner *p = ctx;
 	struct sandbox *sb = p->sb;
 	struct spawn_hello hello;
-	int fd = -1, rc = spawn_recv_hello(p->sock, &hello, &fd);
+	int fds[SPAWN_HELLO_FDS], rc = spawn_recv_hello(p->sock, &hello, fds);
 
 	if (rc < 0 && errno == EAGAIN)
 		return;
 	if (rc == 1 && !p->said) {
 		p->said = true;
-		sandbox_hello(sb, p, &hello, fd);
+		sandbox_hello(sb, p, &hello, fds);
 	} else if (rc != 1) {
 		close_sock(p);
 		sandbox_spawner_gone(sb, p);
@@ -74,7 +74,8 @@ static void on_sock(void *ctx, unsigned events)
 			sandbox_part_gone(sb);
 		}
 	}
-	fd_close(&fd);
+	for (int i = 0; i < SPAWN_HELLO_FDS; i++)
+		fd_close(&fds[i]);
 }
 
 static int start(struct spawner *p, char *const *argv, struct err *e)
@@ -99,6 +100,8 @@ static int start(struct spawner *p, char *const *argv, struct err *e)
 	how.fds[2] = STDERR_FILENO;
 	how.fds[SPAWN_SOCKET] = theirs;
 	how.fds[SPAWN_PROGRESS] = progress;
+	if (p->sb->holder >= 0)
+		how.fds[how.n_fds++] = p->sb->holder; /* SPAWN_HOLDER */
 	if (loop_add(l, &p->sock_src, p->sock, EPOLLIN, on_sock, p, e) < 0 ||
 	    child_start(&how, &p->pidfd, e) < 0)
 		return -1;
@@ -139,14 +142,16 @@ struct spawner *spawner_start(struct sandbox *sb, char *const *words, size_t n, 
 void spawner_call_ended(struct spawner *p)
 {
 	p->calls--;
-	if (p->retired && p->calls == 0)
+	if (p->retired && p->calls == 0 && !p->holds)
 		spawner_end(p);
 }
 
 void spawner_retire(struct spawner *p)
 {
 	p->retired = true;
-	if (p->calls == 0)
+	if (p->holds)
+		(void)spawn_send_retire(p->sock);
+	else if (p->calls == 0)
 		spawner_end(p);
 }
 

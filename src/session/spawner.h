@@ -17,6 +17,7 @@ struct spawner {
 	bool said;	/* READY or FAILED */
 	unsigned calls; /* that were given to it and have not ended */
 	bool retired;	/* goes when these have ended */
+	bool holds;	/* the workspace in memory is its: it goes with the sandbox only */
 };
 
 /* Starts one with these words ("spawn", ...), into the sandbox's list. NULL with *e. */

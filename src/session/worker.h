@@ -10,9 +10,8 @@
 #include <stdint.h>
 
 #define WORKER_SOCKET 0 /* both ways */
-#define WORKER_LIFE                                                                                \
-	3 /* a pipe's end: when the other goes, SIGTERM ends the process and its own               \
-	   */
+/* A pipe's end: when the other goes, SIGTERM ends the process and its own. */
+#define WORKER_LIFE 3
 
 #define WORKER_CANCELS 4 /* a memfd with a struct worker_cancels; of a worker for what is short */
 
@@ -24,12 +23,19 @@ struct worker_cancels {
 	_Atomic uint64_t v[WORKER_OPS_MAX];
 };
 
+#define WORKER_DIR 5 /* the workspace, when it is `held` */
+#define WORKER_TO 6  /* the same of a fork */
+#define WORKER_FDS 7
+
 struct worker_options {
 	const char *dir;   /* the workspace */
-	bool own;	   /* a temporary one, made by the loop; else it is judged as a mount is */
+	const char *place; /* which directory that must be, which is judged as a mount is; NULL: a
+			    * temporary one, made by the loop */
 	const char *image; /* cloche-image; "": it is not there */
 	const char *max;   /* bytes that a restore may bring, or NULL */
+	bool held;	   /* in memory, open as WORKER_DIR */
 	const char *to;	   /* of a fork: the directory, made by the loop, that the copy goes into */
+	bool to_held;	   /* it is WORKER_TO */
 };
 /* Returns the exit code, when the loop has gone. */
 int worker_run(const struct worker_options *o);

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -30,6 +31,16 @@
 #define SES_READ_MAX (UINT64_C(64) << 20) /* what read_file gives unless more is asked for */
 #define SES_MODE_FILE 0644
 #define SES_MODE_DIR 0755
+
+/* Which directory a workspace is. Its path may lead through what other boxes can change. */
+#define SES_PLACE_TEXT 48
+#define SES_ELSEWHERE                                                                              \
+	"the workspace: its path leads to another directory than when the sandbox was opened"
+static inline void ses_place_text(uint64_t dev, uint64_t ino, char ret[SES_PLACE_TEXT])
+{
+	snprintf(ret, SES_PLACE_TEXT, "%llu:%llu", (unsigned long long)dev,
+		 (unsigned long long)ino);
+}
 
 struct ses_workspace {
 	int fd;	   /* its directory; stays the caller's */

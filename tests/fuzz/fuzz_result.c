@@ -99,7 +99,7 @@ static void packet(const uint8_t *data, size_t size)
 {
 	struct spawn_hello hello;
 	struct spawn_event event;
-	int pair[2], fds[2];
+	int pair[2], fds[SPAWN_HELLO_FDS];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) < 0)
 		return;

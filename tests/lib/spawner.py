@@ -220,7 +220,7 @@ class Spawner:
         theirs.close()
         self.calls = []
         data, fds = take(self.sock)
-        self.hello = None
+        self.hello, self.brought = None, fds[1:]
         if data:
             self.kind, kind, stage, num, msg, option, rule = struct.unpack("IIIi500s32s96s", data)
             self.hello = {"err": kind, "msg": msg.split(b"\0")[0].decode(), "option": option.split(b"\0")[0].decode(),

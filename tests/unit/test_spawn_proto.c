@@ -143,11 +143,12 @@ START_TEST(calls_bring_what_their_flags_say)
 {
 	const struct spawn_fds own = { 0, 1, 2, 0, 1, 2 };
 	int before = count_open();
+	struct spawn_call last;
+	struct spawn_fds f;
 
 	for (unsigned flags = 0; flags < 16; flags++) {
 		const struct spawn_call c = { .kind = SPAWN_CALL, .flags = flags, .timeout_us = flags };
 		struct spawn_call got;
-		struct spawn_fds f;
 
 		ck_assert_int_eq(spawn_send_call(sock[0], &c, &own), 0);
 		ck_assert_int_eq(spawn_recv_call(sock[1], &got, &f), 1);
@@ -161,6 +162,9 @@ START_TEST(calls_bring_what_their_flags_say)
 		spawn_fds_close(&f);
 	}
 	ck_assert_int_eq(count_open(), before);
+	ck_assert_int_eq(spawn_send_retire(sock[0]), 0);
+	ck_assert_int_eq(spawn_recv_call(sock[1], &last, &f), 1);
+	ck_assert(last.kind == SPAWN_RETIRE && f.words == -1 && f.code == -1);
 	close(sock[0]);
 	ck_assert_int_eq(spawn_recv_call(sock[1], &(struct spawn_call){ 0 }, &(struct spawn_fds){ 0 }), 0);
 }
@@ -203,14 +207,15 @@ START_TEST(answers_come_back)
 {
 	struct spawn_hello h = { .kind = SPAWN_FAILED, .err = { .msg = "why" } };
 	struct spawn_event ev = { .kind = SPAWN_CONNECTED, .tag = 7 };
-	int fd, fds[2], before = count_open();
+	int got[SPAWN_HELLO_FDS], fds[2], before = count_open();
 
 	memset(h.rule, 'x', sizeof(h.rule)); /* not ended */
 	ck_assert_int_eq(fd_send(sock[0], &h, sizeof(h), &(int){ 0 }, 1), 0);
-	ck_assert_int_eq(spawn_recv_hello(sock[1], &h, &fd), 1);
+	ck_assert_int_eq(spawn_recv_hello(sock[1], &h, got), 1);
+	ck_assert(got[0] >= 0 && got[1] == -1 && got[2] == -1);
 	ck_assert_uint_eq(strlen(h.rule), sizeof(h.rule) - 1);
 	ck_assert_str_eq(h.err.msg, "why");
-	fd_close(&fd);
+	fd_close(&got[0]);
 	ck_assert_int_eq(fd_send(sock[0], &ev, sizeof(ev), NULL, 0), 0);
 	ck_assert_int_eq(spawn_recv_event(sock[1], &ev, fds), 1);
 	ck_assert_uint_eq(ev.tag, 7);
@@ -229,10 +234,16 @@ START_TEST(runners_have_words)
 	for (int l = 0; l < SPAWN_LANGUAGE_N; l++) {
 		char *const *argv = runner_argv((enum spawn_language)l);
 
-		for (size_t i = 0; i < RUNNER_WORDS; i++)
-			ck_assert_uint_gt(strlen(argv[i]), 0);
-		ck_assert_ptr_null(argv[RUNNER_WORDS]);
-		ck_assert_ptr_nonnull(strstr(argv[RUNNER_WORDS - 1], SPAWN_CODE_PATH));
+		size_t n = 0;
+		bool reads = false;
+
+		for (; argv[n]; n++) {
+			ck_assert_uint_gt(strlen(argv[n]), 0);
+			reads |= strstr(argv[n], SPAWN_CODE_PATH) != NULL;
+		}
+		ck_assert_uint_ge(n, 3);
+		ck_assert_uint_le(n, RUNNER_WORDS_MAX);
+		ck_assert(reads);
 		ck_assert_ptr_nonnull(spawn_language_names[l]);
 	}
 }
