@@ -173,15 +173,8 @@ def leftovers():
     before = set(boxlib.children_of(os.getpid()))
     yield
 
-    def reap():
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            pass
-
     def left():
-        reap()
+        boxlib.reap()
         new = {p: n for p, n in boxlib.children_of(os.getpid()).items() if p not in before}
         return [f"process {p} ({n})" for p, n in new.items()] \
             + [f"mount {m}" for m in boxlib.mounts_now() - mounts] \

@@ -213,7 +213,13 @@ mutant("what boxes share is handed out writable", (HOLDER, "r = fds[have] < 0 ? 
                                                    'r = fds[have] < 0 ? -1 : sys_mount_setattr(fds[have], "", AT_EMPTY_PATH, '
                                                    "&(struct sys_mount_attr){ .attr_clr = SYS_MOUNT_ATTR_RDONLY });"),
        tests=[SHARED + "test_nothing_can_be_changed_through_it"])
-mutant("the holder is its caller", (HOLDER, "if (geteuid() != s->outer_uid &&", "if (false &&"), refuses=True, who="root")
+mutant("a workspace in memory without a size", (PLAN, "plan_tmpfs(p, name, spec->workspace_size, 0700, false);",
+                                                     "plan_tmpfs(p, name, spec->workspace_size * 64, 0700, false);"),
+       tests=[SHARED + "test_a_workspace_in_memory_has_its_size"])
+mutant("a box without its workspace goes on without", (PLAN, "if (spec->workspace_size && spec->workspace_mount < 0) {", "if (false) {"),
+       (PLAN, "m->workspace && spec->workspace_size;", "m->workspace && spec->workspace_mount >= 0;"),
+       tests=[SHARED + "test_without_who_holds_it_no_box_has_another_workspace"])
+mutant("the holder is its caller", (HOLDER, "if (geteuid() != s->outer_uid &&", "if (false &&"), tests=[SHARED + "test_one_overlay_a_sandbox"], who="root")
 mutant("the holder keeps the caller's descriptors", (HOLDER, "sys_close_range(SOCK + 1, ~0U) < 0", "false"),
        tests=[SHARED + "test_who_holds_it_is_the_boxs_own_user_and_holds_nothing_else"], who="root")
 mutant("the holder keeps the host's mounts", (HOLDER, "ops_run(p, &w.err) < 0 ||\n\t    ops_detach(p, &w.err) < 0", "ops_run(p, &w.err) < 0"),
@@ -305,6 +311,8 @@ mutant("cgroup1: pids", (CG1, 'group_set(l->dir[CG1_PIDS], "pids.max", want + LI
        tests=[I + "test_limits.py::test_pids_cap_is_an_event_and_no_fault"], who="root")
 mutant("cgroup1: cpus", (CG1, 'group_set(l->dir[CG1_CPU], "cpu.cfs_quota_us", quota, &got) < 0', "(got = quota) == 0"),
        tests=[I + "test_limits.py::test_cpu_quota_is_set_in_the_kernel"], who="root")
+mutant("cgroup1: a file stays open while its group goes", (CG1, "\tfd_close(&l->dir[SLOT_OOM]);\n\tfd_close(&l->event_fd);\n\tfor", "\tfor"),
+       tests=[I + "test_many.py::test_the_kernel_caches_nothing_of_a_box"], who="root")
 mutant("cgroup1: whose kill it was", (CG1, 'return group_counter(text, "oom_kill", ret);', "return group_counter(text, \"under_oom\", ret);"),
        tests=[I + "test_endings.py::test_oom"], who="root")
 mutant("cpus by affinity", (RLIMITS, "if (spec->limits.cpus > 0 && narrow(", "if (spec->limits.cpus < 0 && narrow("),

@@ -225,6 +225,16 @@ export interface FileInfo {
 	readonly target?: string;
 }
 
+/** An archive that `snapshot` has made. */
+export interface Snapshot {
+	/** In bytes. */
+	readonly size: number;
+	/** How many files are in it. */
+	readonly files: number;
+	/** How many sockets, FIFOs and devices are not. */
+	readonly leftOut: number;
+}
+
 /** The image that runs; `null` for this machine's own programs. */
 export interface ImageInfo {
 	readonly name: string;
@@ -359,8 +369,8 @@ export class Sandbox implements AsyncDisposable {
 	makeDir(path: string, options?: { parents?: boolean | null }): Promise<void>;
 	rename(path: string, to: string, options?: { replace?: boolean | null }): Promise<void>;
 
-	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`; resolves to its size. */
-	snapshot(file: string, options?: { format?: string | null }): Promise<number>;
+	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`. */
+	snapshot(file: string, options?: { format?: string | null }): Promise<Snapshot>;
 	/** Replaces the workspace's content by an archive's, when all of that has been verified. */
 	restore(file: string): Promise<void>;
 	/** Another sandbox with the same options and a copy of the workspace. */

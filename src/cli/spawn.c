@@ -23,6 +23,7 @@
 #include "base/fd.h"
 #include "box/holder.h"
 #include "box/init.h"
+#include "box/locks.h"
 #include "box/self.h"
 #include "cli/outcome_json.h"
 #include "cli/run_image.h"
@@ -205,6 +206,35 @@ static void hold(void)
 		s->workspace_size = workspace_size(s);
 }
 
+/* What a restore has left that was killed. By a process of its own, since who becomes the
+ * workspace's owner for it is changed by that. */
+static void tidy(const struct box_mount *m)
+{
+	_cleanup_fd_ int fd = mount_open_checked(m);
+	struct ses_workspace w;
+	struct err ignored;
+	pid_t pid;
+
+	if (fd < 0 || !ses_replace_left(fd))
+		return;
+	pid = fork();
+	if (pid == 0) {
+		if (ses_workspace(fd, &w, &ignored) == 0)
+			ses_replace_recover(&w);
+		_exit(0);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* No box would start without it: that is said when the sandbox is opened. */
+static int prepare_apparmor(struct err *e)
+{
+	_cleanup_fd_ int fd = options.request.apparmor ? locks_apparmor_open(e) : -1;
+
+	return options.request.apparmor && fd < 0 ? err_at(e, STAGE_LOCKS) : 0;
+}
+
 static int prepare(struct err *e)
 {
 	/* Each call has its own; an image need not have any. */
@@ -215,13 +245,18 @@ static int prepare(struct err *e)
 		return err_at(e, STAGE_LIMITS);
 	if (run_image(&options, &prepared, e) < 0 ||
 	    run_bytecode(&options, &prepared.image, e) < 0 ||
-	    request_prepare(&options.request, &prepared, e) < 0)
+	    request_prepare(&options.request, &prepared, e) < 0 || prepare_apparmor(e) < 0)
 		return -1;
 	fcntl(SPAWN_SOCKET, F_SETFD, 0); /* a copy of this program would need it */
 	if (self_protect(cli_title.argv, e) < 0)
 		return err_at(e, STAGE_LOCKS);
 	fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC);
 	hold();
+	for (size_t i = 0; i < prepared.spec.n_mounts; i++)
+		if (prepared.spec.mounts[i].workspace)
+			tidy(&prepared.spec.mounts[i]);
+	/* Without one, boxes are only slower. */
+	(void)!holder_start(&spawner.holder, &prepared.spec, cli_title.start, cli_title.len, e);
 	return 0;
 }
 
@@ -319,6 +354,14 @@ static void start_call(const struct spawn_call *c, struct spawn_fds *f)
 	spawner.refill = true;
 }
 
+/* Others have its place; what it holds is theirs, too. */
+static void retire(void)
+{
+	spawner.refill = false;
+	while (spawner.n_ahead > 0)
+		drop_ahead(0);
+}
+
 static void reap(void)
 {
 	struct signalfd_siginfo si;
@@ -386,7 +429,9 @@ static int serve(void)
 		if (p[0].revents) {
 			int r = spawn_recv_call(spawner.sock, &c, &f);
 
-			if (r > 0)
+			if (r > 0 && c.kind == SPAWN_RETIRE)
+				retire();
+			else if (r > 0)
 				start_call(&c, &f);
 			else if (r == 0 || (errno != ENOMEM && errno != ENOBUFS))
 				break;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "base/str.h"
 #include "session/spawn.h"
 
@@ -22,9 +23,8 @@
 #define TIMEOUT MAY("timeout_s", FIELD_NUMBER, 0, 366 * 86400)
 /* What every call may have. */
 #define CALL_FIELDS                                                                                \
-	SANDBOX, TIMEOUT, MAY("env", FIELD_ENV), MAY("cwd", FIELD_STR, 0, REQUEST_PATH_MAX),       \
-		MAY("stdin", FIELD_BOOL), MAY("pty", FIELD_SIZE), MAY("stream", FIELD_BOOL),       \
-		MAY("track_files", FIELD_BOOL)
+	SANDBOX, TIMEOUT, MAY("env", FIELD_ENV), MAY("cwd", FIELD_CWD), MAY("stdin", FIELD_BOOL),  \
+		MAY("pty", FIELD_SIZE), MAY("stream", FIELD_BOOL), MAY("track_files", FIELD_BOOL)
 
 const struct ses_op ses_ops[OP_ID_N] = {
 	[OP_HELLO] = { "hello",
@@ -113,6 +113,16 @@ static int check_str(const struct op_field *f, const json_t *v, size_t max, stru
 	snprintf(allowed, sizeof(allowed), "%s of at most %zu bytes, not empty",
 		 f->type == FIELD_ABSOLUTE ? "an absolute path" : "a string", max);
 	return wrong(e, f->name, allowed);
+}
+
+static int check_cwd(const char *name, const json_t *v, struct ses_error *e)
+{
+	char clean[REQUEST_PATH_MAX + 1];
+	struct err ignored;
+
+	if (json_is_string(v) && path_normalise(json_string_value(v), clean, &ignored) == 0)
+		return 0;
+	return wrong(e, name, "an absolute path of the box, without \"..\" and control characters");
 }
 
 static int check_words(const char *name, const json_t *v, struct ses_error *e)
@@ -210,6 +220,8 @@ static int check(const struct op_field *f, json_t *v, struct ses_error *e)
 	case FIELD_PATH:
 	case FIELD_ABSOLUTE:
 		return check_str(f, v, REQUEST_PATH_MAX, e);
+	case FIELD_CWD:
+		return check_cwd(f->name, v, e);
 	case FIELD_LANGUAGE:
 		return check_language(f->name, v, e);
 	case FIELD_SIGNAL:

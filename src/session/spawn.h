@@ -9,7 +9,8 @@
  *Everything else the loop holds must be close-on-exec.
  *
  *	spawner -> loop   SPAWN_READY + facts | SPAWN_FAILED + outcome, once
- *	loop -> spawner   SPAWN_CALL + descriptors, as often as wanted, without an answer
+ *	loop -> spawner   SPAWN_CALL + descriptors, as often as wanted, without an answer;
+ *			  SPAWN_RETIRE: no more of them come, and what it holds is still wanted
  *	keeper -> loop    SPAWN_STARTED, SPAWN_CONNECTED..., SPAWN_OUTCOME + outcome [+ changes],
  *end loop -> keeper    SPAWN_CANCEL, SPAWN_SIGNAL, SPAWN_RESIZE, SPAWN_CONNECT
  *
@@ -70,6 +71,7 @@ enum spawn_kind {
 	SPAWN_SIGNAL,
 	SPAWN_RESIZE,
 	SPAWN_CONNECT,
+	SPAWN_RETIRE,
 	SPAWN_KIND_N
 };
 
@@ -156,8 +158,9 @@ int spawn_words_read(int fd, struct spawn_words *ret, struct err *e);
 
 /* All of these: 0 (or a length), or -1 with errno; EAGAIN on a socket that does not block. */
 int spawn_send_call(int sock, const struct spawn_call *c, const struct spawn_fds *fds);
-/* 1 for a call, 0 at the end, -1 with errno (EPROTO: no call, or not the descriptors that its flags
- * promise). */
+int spawn_send_retire(int sock);
+/* 1 for a call or SPAWN_RETIRE (ret->kind), 0 at the end, -1 with errno (EPROTO: no call, or not
+ * the descriptors that its flags promise). */
 int spawn_recv_call(int sock, struct spawn_call *ret, struct spawn_fds *ret_fds);
 /* 1 for a message, 0 at the end, -1 with errno. *ret_fds are -1 where none came. */
 int spawn_recv_hello(int sock, struct spawn_hello *ret, int ret_fds[SPAWN_HELLO_FDS]);

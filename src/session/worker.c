@@ -347,6 +347,7 @@ static int open_place(struct worker *w, const struct worker_options *o)
 		fd_close(&fd);
 		return -1;
 	}
+	ses_replace_recover(&w->place);
 	return 0;
 }
 

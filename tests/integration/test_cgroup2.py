@@ -196,6 +196,20 @@ def test_every_process_is_born_inside(box, place, probe):
     assert not left_in(place)
 
 
+def test_the_kernel_caches_nothing_of_a_box(place):
+    """Here as on v1 (test_many.py): a file that is open while its group goes would leave its name and the group's."""
+    def slab():
+        return int(next(line for line in (place / "memory.stat").read_text().splitlines() if line.startswith("slab ")).split()[1])
+
+    def boxes(n):
+        for _ in range(n):
+            assert boxlib.communicate([boxlib.CLOCHE, "run", "-q", "--", "true"], env=named(place)).rc == 0
+    boxes(5)
+    assert boxlib.wait_for(lambda: slab() < 100 << 10), slab()
+    boxes(100)
+    assert boxlib.wait_for(lambda: boxlib.reap() or slab() < 100 << 10), slab()
+
+
 def test_memory_without_pids(box, place, probe):
     (place / "cgroup.subtree_control").write_text("+memory")
     with group(place) as half:

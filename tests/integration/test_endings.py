@@ -32,7 +32,7 @@ def streamed(r, rc, fault):
 @pytest.mark.parametrize("how", ["gradual", "once", "child", "threads"])
 def test_oom(box, probe, how):
     path = probe.path("memory")
-    o = check(box("--memory", "64m", *probe.mount, path, how, 96, 3000), 137, "oom")
+    o = check(box("--memory", "64m", *probe.mount, path, how, 96, 30000), 137, "oom")
     # On v2 the whole group is gone in one go: what filled it is known only where a look came before.
     assert o.fault["filled_by"] in (["anonymous", None] if o["limits"]["memory"]["rung"] != "supervised" else ["anonymous"]), o.fault
     assert "parent went on" not in o.out and "survived" not in o.out
@@ -59,7 +59,7 @@ def test_oom_by_files_in_shm_names_it(box, probe):
 
 
 def test_oom_streamed(box, probe):
-    streamed(box("--memory", "64m", *probe.mount, probe.path("memory"), "gradual", 96, 3000, json=False), 137, "oom")
+    streamed(box("--memory", "64m", *probe.mount, probe.path("memory"), "gradual", 96, 30000, json=False), 137, "oom")
 
 
 @pytest.mark.parametrize("code", [137, 143, 159, 124, 125, 126, 127, 130, 128, 2])
@@ -144,7 +144,7 @@ def test_timeout_takes_the_stubborn_too(box, probe, extra):
         p.send_signal(signal.SIGKILL)
         p.wait(boxlib.HANG)
     assert boxlib.wait_for(lambda: not boxlib.find_marked(mark))
-    o = check(box("--timeout", "1s", *extra, *probe.mount, path, mark), 124, "timeout")
+    o = check(box("--timeout", "3s", *extra, *probe.mount, path, mark), 124, "timeout")
     assert o.out == f"ready {mark}\n"
     assert boxlib.wait_for(lambda: not boxlib.find_marked(mark)), boxlib.find_marked(mark)
     assert not boxlib.groups_left()
@@ -154,14 +154,14 @@ def test_kill_after_sends_term_first(box):
     script = "trap 'echo asked; exit 9' TERM; while :; do sleep 0.05; done"
     o = check(box("--timeout", "2s", "--kill-after", "20s", "sh", "-c", script), 124, "timeout", exit_code="any")
     assert o.out == "asked\n"
-    assert o["duration_ms"] < 15000
+    assert o["duration_ms"] < 22000
     o = check(box("--timeout", "300ms", "sh", "-c", script), 124, "timeout", exit_code="any")
     assert o.out == ""
 
 
 def test_the_end_of_the_command_is_the_end_of_the_box(box):
     """T8: a background child neither holds the call nor outlives it."""
-    mark = "300.5" + str(os.getpid())
+    mark = boxlib.seconds()
     r = box("sh", "-c", f"sleep {mark} & echo hi")
     o = check(r, 0, None)
     assert o.out == "hi\n" and r.seconds < 30
@@ -180,7 +180,7 @@ def test_output_of_a_child_that_is_already_written_arrives(box):
 def test_the_end_takes_the_stubborn_too(box, probe):
     mark = "mark-" + uuid.uuid4().hex
     path = probe.path("stubborn")
-    o = check(box(*probe.mount, "sh", "-c", f"{path} {mark} & sleep 0.4; exit 6"), 6, None)
+    o = check(box(*probe.mount, "sh", "-c", f"{path} {mark} >/tmp/said & until [ -s /tmp/said ]; do sleep 0.05; done; cat /tmp/said; exit 6"), 6, None)
     assert o.out == f"ready {mark}\n"
     assert boxlib.wait_for(lambda: not boxlib.find_marked(mark))
 
@@ -237,9 +237,9 @@ def test_startup_failed_names_the_stage(box):
 def interrupt(sig, script, times=1):
     with boxlib.running("sh", "-c", script, json=True) as p:
         assert boxlib.wait_for(lambda: "sleep" in boxlib.children_of(p.pid).values())
-        for _ in range(times):
-            p.send_signal(sig)
-            time.sleep(0.3)
+        p.send_signal(sig)
+        if times > 1:  # one at a time: two that wait together are one
+            assert boxlib.wait_for(lambda: p.poll() is not None or p.send_signal(sig), every=0.3)
         out, err = p.communicate(timeout=boxlib.HANG)
     return boxlib.Result(["cloche"], p.returncode, out, err, 0).parse()
 
@@ -262,15 +262,15 @@ def test_cancel_is_forwarded_once_then_forced():
 @pytest.mark.parametrize("delay", [0, 0.001, 0.002, 0.004, 0.01, 0.2])
 def test_kill_of_cloche_leaves_nothing(box, delay):
     """T10: at any moment; what the kernel can't take with it goes with the next start."""
-    mark = "300.75" + str(os.getpid())
+    mark = boxlib.seconds()
     for _ in range(5):
         with boxlib.running("sh", "-c", f"sleep {mark}") as p:
             time.sleep(delay)
             p.kill()
             p.wait(boxlib.HANG)
         assert boxlib.wait_for(lambda: not boxlib.find_marked(mark) and "cloche-init" not in boxlib.children_of(os.getpid()).values())
-    assert box("true").rc == 0
-    assert not boxlib.groups_left() and not boxlib.temp_left()
+    # What was killed is reaped by this process, and a group may be busy until then.
+    assert boxlib.wait_for(lambda: box("true").rc == 0 and not boxlib.groups_left() and not boxlib.temp_left(), every=0.2)
 
 
 def test_fork_bomb_is_contained_and_the_next_box_is_well(box, probe):

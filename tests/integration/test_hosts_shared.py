@@ -210,7 +210,7 @@ def test_state_of_another_user_is_not_used(two):
         return r.o.out
 
     assert "spoiled" not in box_of(OTHER)
-    boxlib.wait_for(lambda: any("hosts" in f for _, _, f in os.walk(two.shared)), timeout=5)
+    boxlib.wait_for(lambda: any("hosts" in f for _, _, f in os.walk(two.shared)))
     assert spoil(two.shared) > 0
     if "spoiled" not in box_of(OTHER):
         raise AssertionError("no control")

@@ -99,7 +99,7 @@ def test_two_boxes_do_not_share_a_cap(box, probe):
 
 def test_memory_counts_the_whole_box(box, probe):
     path = probe.path("memory")
-    o = box("--memory", "128m", *probe.mount, "sh", "-c", f"for i in 1 2 3; do {path} gradual 60 4000 & done; wait; echo on").o
+    o = box("--memory", "128m", *probe.mount, "sh", "-c", f"for i in 1 2 3; do {path} gradual 60 30000 & done; wait; echo on").o
     assert o.fault_type == "oom" and "on" not in o.out.split()
     o = box("--memory", "300m", *probe.mount, "sh", "-c", f"for i in 1 2 3; do {path} gradual 60 100 & done; wait; echo on").o
     assert o.fault is None and "on" in o.out.split()
@@ -107,7 +107,7 @@ def test_memory_counts_the_whole_box(box, probe):
 
 def test_oom_kills_the_whole_box(box, probe):
     path = probe.path("memory")
-    o = box("--memory", "64m", *probe.mount, "sh", "-c", f"{path} gradual 100 3000; echo shell went on; sleep 1").o
+    o = box("--memory", "64m", *probe.mount, "sh", "-c", f"{path} gradual 100 30000; echo shell went on; sleep 1").o
     assert o.fault_type == "oom" and "went on" not in o.out
 
 
@@ -115,7 +115,7 @@ def test_oom_kills_the_whole_box(box, probe):
 def test_supervised_memory(box, probe, how):
     """Also of a process whose first thread has ended, which then tells nothing of its memory under its own number."""
     path = probe.path("memory")
-    o = box("--supervised", "--memory", "64m", *probe.mount, path, how, 160, 5000).o
+    o = box("--supervised", "--memory", "64m", *probe.mount, path, how, 160, 30000).o
     assert o.fault_type == "oom" and "survived" not in o.out
     o = box("--supervised", "--memory", "256m", *probe.mount, path, how, 100, 100).o
     assert o.fault is None and "survived" in o.out
@@ -131,7 +131,7 @@ def test_no_memory_out_of_sight(box):
 
 
 def test_usage_says_what_was_used(box, probe):
-    o = box("--memory", "256m", *probe.mount, probe.path("memory"), "gradual", 100, 300).o
+    o = box("--memory", "256m", *probe.mount, probe.path("memory"), "gradual", 100, 2000).o
     peak = o["usage"]["memory_peak_bytes"]
     assert peak is None or 90 * MIB < peak < 160 * MIB, peak
     if o["limits"]["memory"]["rung"] in KERNEL_RUNGS:
@@ -246,7 +246,7 @@ def test_cpu_quota_is_set_in_the_kernel():
     """Whatever a busy machine lets a loop have: the group that the host sees the box in has the quota."""
     if boxlib.box("--cpus", "0.25", "true").o["limits"]["cpus"]["rung"] != "cgroup1":
         pytest.skip("no cgroup v1 rung for cpus here")
-    mark = "cpu" + str(os.getpid())
+    mark = boxlib.seconds()
     with boxlib.running("--cpus", "0.25", "sh", "-c", "sleep 60 & wait # " + mark):
         pids = boxlib.wait_for(lambda: boxlib.find_marked(mark))
         assert pids

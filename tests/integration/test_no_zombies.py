@@ -16,9 +16,12 @@ FIRST = textwrap.dedent("""
         assert subprocess.run([sys.argv[1], "run", "-q", "true"], stdin=subprocess.DEVNULL).returncode == 0
     if wait:
         subprocess.run(["sh", "-c", "sleep 0.1 & :"])
-        time.sleep(0.5)
-    left = [d for d in os.listdir("/proc") if d.isdigit() and int(d) != os.getpid()]
-    print("zombies:", sum("\\nState:\\tZ" in open(f"/proc/{d}/status").read() for d in left))
+    def zombies():
+        left = [d for d in os.listdir("/proc") if d.isdigit() and int(d) != os.getpid()]
+        return sum("\\nState:\\tZ" in open(f"/proc/{d}/status").read() for d in left)
+    while wait and not zombies():
+        time.sleep(0.05)
+    print("zombies:", zombies())
 """)
 
 

@@ -89,7 +89,7 @@ def test_policies_do_not_mix(cloche):
 def test_threads_and_asyncio_share_one_program(cloche, sbx):
     async def main():
         async with cloche.AsyncSandbox() as sandbox:
-            return sandbox._work.client is sbx._it._work.client
+            return sandbox._work.client is sbx._work.client
     assert asyncio.run(main())
     mine = [p for p, name in boxlib.children_of(os.getpid()).items() if name == "cloche-serve"]
     assert len(mine) == 1
@@ -129,7 +129,7 @@ def test_what_a_callback_raises_is_raised_after_the_call(sbx):
         raise LookupError("mine")
     with pytest.raises(LookupError, match="mine"):
         sbx.run(["sh", "-c", "echo one; sleep 0.3; echo two; touch after"], on_stdout=bad)
-    assert seen == [b"one\n"] and sbx.stat("after").type == "file"
+    assert len(seen) == 1 and seen[0].startswith(b"one\n") and sbx.stat("after").type == "file"
     sbx.remove("after")
     process = sbx.start(["sh", "-c", "echo one; sleep 0.2; echo two"], on_stdout=bad)
     with pytest.raises(LookupError):
@@ -255,7 +255,7 @@ def test_killed_from_outside(sbx):
     result = []
     t = threading.Thread(target=lambda: result.append(sbx.run(["sleep", mark])))
     t.start()
-    found = boxlib.wait_for(lambda: [p for p in boxlib.find_marked(mark) if pathlib.Path(f"/proc/{p}/comm").read_text() == "sleep\n"])
+    found = boxlib.wait_for(lambda: [p for p in boxlib.find_marked(mark) if boxlib.comm(p) == "sleep"])
     os.kill(found[0], signal.SIGKILL)
     t.join(boxlib.HANG)
     assert (result[0].fault.type, result[0].exit_code, result[0].signal) == ("killed", 137, 9)
@@ -287,7 +287,10 @@ for n in itertools.count():
     seen = set()
     with cloche.Sandbox(workspace=tmp_path / "w", track_files=False) as sandbox, sandbox.start(["python3", "-c", code]):
         assert boxlib.wait_for(lambda: (tmp_path / "w" / "ready").exists())
-        for n in range(300):
+        both, n = ({"PathRefused", "NotFound"}, {b"inside", b"mine", b""}), 0
+        end = time.monotonic() + boxlib.HANG
+        while n < 300 or not all(seen & some for some in both) and time.monotonic() < end:  # the box may not have its turn for a while
+            n += 1
             try:
                 if n % 3 == 1:
                     sandbox.write_file("real/out", "mine")
@@ -297,7 +300,7 @@ for n in itertools.count():
                     seen.add(sandbox.read_file("real/out"))
             except (cloche.PathRefused, cloche.NotFound, cloche.AlreadyExists, cloche.SystemFault) as why:
                 seen.add(type(why).__name__)
-    assert b"secret" not in seen and seen & {"PathRefused", "NotFound"} and seen & {b"inside", b"mine", b""}, seen
+    assert b"secret" not in seen and all(seen & some for some in both), seen
     assert (outside / "out").read_text() == "secret" and os.listdir(outside) == ["out"]
 
 

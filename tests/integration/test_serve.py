@@ -7,6 +7,7 @@ import boxlib
 import pytest
 import serving
 import setups
+import spawner
 
 REQUEST_C = boxlib.ROOT / "src" / "session" / "request.c"
 PROTOCOL = boxlib.ROOT / "docs" / "PROTOCOL.md"
@@ -180,16 +181,19 @@ def test_stdin(serve, sandbox):
         assert serve.ask("stdin", b"x" * 1000000, call=n)["size"] == 1000000
     serve.ask("stdin", b"", call=n, eof=True)
     assert serve.result(n)["stdout"].split()[0] == __import__("hashlib").sha256(b"x" * 4000000).hexdigest().encode()
-    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "exec <&-; sleep 0.3"], stdin=True)
+    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "exec <&-; sleep 600"], stdin=True)
     assert serve.ask("stdin", b"x" * 1000000, call=n)["size"] < 1000000, "nobody took it"
+    serve.ask("cancel", call=n)
     serve.result(n)
-    n = serve.request("run", sandbox=sandbox, argv=["sleep", "0.2"])
+    n = serve.request("run", sandbox=sandbox, argv=["sleep", "600"])
     assert serve.ask("stdin", b"x", call=n)["error"]["type"] == "protocol"
+    serve.ask("cancel", call=n)
     serve.result(n)
 
 
 def test_terminal(serve, sandbox):
-    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "stty size; read x; stty size"], pty={"rows": 30, "cols": 90}, stdin=True,
+    script = "stty size; read x; until stty size | grep '^40 100'; do sleep 0.05; done"
+    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", script], pty={"rows": 30, "cols": 90}, stdin=True,
                       stream=True)
     serve.wait_event(n, "stdout")
     assert "error" not in serve.ask("resize", call=n, rows=40, cols=100)
@@ -400,6 +404,9 @@ def check_setup(env):
         old = s.result(s.request("wait", call=before))
         assert old["exit_code"] == 1, "what ran already has the old root"
         assert old["stdout"] == b"new\n", "the workspace is the same one"
+        below = {p: boxlib.children_of(p) for p, name in boxlib.children_of(s.p.pid).items() if name == "cloche"}
+        (holds,) = [p for p, names in below.items() if spawner.HOLDER in names.values()]
+        assert boxlib.wait_for(lambda: list(boxlib.children_of(holds).values()) == [spawner.HOLDER]), "and keeps no boxes ready"
         done = s.ask("setup", sandbox=sb, command="echo some words; echo the reason >&2; exit 3")
         assert done["fault"]["stage"] == "setup" and "the reason" in done["fault"]["message"] and "some words" in done["fault"]["output"]
         assert s.run(sb, "cat", "/opt/made")["stdout"] == b"1\n", "a failed one changes nothing"

@@ -6,12 +6,13 @@ import random
 import signal
 import subprocess
 import time
+import uuid
 
 import boxlib
 import pytest
 import serving
 
-MARK = "cloche-serve-mark"
+MARK = f"cloche-serve-{uuid.uuid4().hex}"  # nobody else's on this machine
 
 
 @pytest.fixture(scope="module")
@@ -266,9 +267,9 @@ def test_unacknowledged_output_holds_up_that_call_alone():
             s.request("ack", call=n, size=have - acked)
             acked = have
         assert s.result(n)["stdout"] == bytes(5000000) and got() == 5000000
-        n = s.request("run", sandbox=sb, stream=True, timeout_s=1, argv=["cat", "/dev/zero"])
+        n = s.request("run", sandbox=sb, stream=True, timeout_s=3, argv=["cat", "/dev/zero"])
         assert boxlib.wait_for(lambda: got() == 1 << 20)
-        time.sleep(1.5)
+        time.sleep(3.5)
         s.request("ack", call=n, size=1 << 20)
         assert s.result(n)["fault"]["type"] == "timeout", "its deadline went on"
 

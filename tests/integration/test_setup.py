@@ -6,7 +6,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import time
 
 import boxlib
 import pytest
@@ -258,8 +257,8 @@ def test_killed_in_the_middle(small):
     assert (small.kept(), small.names()) == before and len(small.drafts()) == 1
     # Whoever finds it finds nothing that he may run: nobody else gets in.
     assert stat.S_IMODE((small.top / "draft").stat().st_mode) & 0o077 == 0
-    boxlib.wait_for(lambda: not boxlib.find_marked("touch /tmp/begun"))
-    assert boxlib.cloche("gc", env=small.env).rc == 0 and not small.drafts()
+    # The last of its processes has the draft until it is gone.
+    assert boxlib.wait_for(lambda: boxlib.cloche("gc", env=small.env).rc == 0 and not small.drafts(), every=0.1)
     assert small.setup("small", "killed", "sh", "-c", script).rc == 0
     assert small.run("local/killed", "cat", "/file").o.out == "x\n"
 
@@ -278,9 +277,12 @@ def test_cancelled(small):
 def test_time_of_finding_is_no_run(small):
     """Found at once: no box is started."""
     assert small.setup("small", "slow", "sh", "-c", "sleep 2").rc == 0
-    began = time.monotonic()
-    again = small.setup("small", "slow", "sh", "-c", "sleep 2")
-    assert again.o["found"] and time.monotonic() - began < 2
+
+    def again():
+        r = small.setup("small", "slow", "sh", "-c", "sleep 2")
+        assert r.o["found"]
+        return r.seconds
+    assert boxlib.cheapest(again, 2) < 2
 
 
 def test_a_store_on_an_overlay(small):

@@ -217,8 +217,8 @@ def init_of(pid):
 
 def wait_marked(mark, n=1):
     """The pids of the processes on the host whose command line holds the mark, once there are n."""
-    return boxlib.wait_for(lambda: (lambda p: p if len(p) >= n else None)(boxlib.find_marked(mark)), timeout=20)
+    return boxlib.wait_for(lambda: (lambda p: p if len(p) >= n else None)(boxlib.find_marked(mark)))
 
 
-def no_marked(mark, timeout=10):
-    return boxlib.wait_for(lambda: not boxlib.find_marked(mark), timeout=timeout) is not None
+def no_marked(mark):
+    return boxlib.wait_for(lambda: not boxlib.find_marked(mark)) is not None

@@ -84,11 +84,11 @@ def test_death_at_any_moment(own_program, probe, sig):
         time.sleep(rng.uniform(0, 0.005) if i % 6 else rng.uniform(0.005, 0.03))
         p.send_signal(sig)
         try:
-            assert p.wait(20) != 0
+            assert p.wait(boxlib.HANG) != 0
         finally:
             p.kill()
             p.wait()
-    assert boxlib.wait_for(lambda: not alive(own_program, mark) and not namespaced() - before, timeout=10), \
+    assert boxlib.wait_for(lambda: not alive(own_program, mark) and not namespaced() - before), \
         f"left behind: {alive(own_program, mark)}, {namespaced() - before}"
     assert boxlib.mounts_now() == mounts
 
@@ -103,8 +103,8 @@ def test_a_stubborn_family_dies_with_its_owner(own_program, probe, stop):
     if stop:
         p.send_signal(signal.SIGSTOP)
     p.kill()
-    p.wait(20)
-    gone = boxlib.wait_for(lambda: not boxlib.find_marked(mark) and not namespaced() - before, timeout=10)
+    p.wait(boxlib.HANG)
+    gone = boxlib.wait_for(lambda: not boxlib.find_marked(mark) and not namespaced() - before)
     for pid in namespaced() - before:
         os.kill(pid, signal.SIGKILL)
     assert gone
@@ -118,10 +118,10 @@ def test_a_stopped_init_dies_with_its_owner(own_program, probe):
     assert pids
     init = attack.init_of(pids[0])
     os.kill(init, signal.SIGSTOP)
-    assert boxlib.wait_for(lambda: attack.status_of(init)["State"].startswith("T"), timeout=10), "no control"
+    assert boxlib.wait_for(lambda: attack.status_of(init)["State"].startswith("T")), "no control"
     p.kill()
-    p.wait(20)
-    gone = boxlib.wait_for(lambda: not boxlib.find_marked(mark) and init not in namespaced(), timeout=10)
+    p.wait(boxlib.HANG)
+    gone = boxlib.wait_for(lambda: not boxlib.find_marked(mark) and init not in namespaced())
     if not gone:
         os.kill(init, signal.SIGKILL)
     assert gone
@@ -133,7 +133,7 @@ def test_a_stubborn_family_dies_with_its_command(probe):
     r = probe.run("stubborn", mark, "leave")
     assert r.rc == 0 and r.o.out == "ready\n", r
     assert attack.no_marked(mark)
-    assert boxlib.wait_for(lambda: not namespaced() - before, timeout=10)
+    assert boxlib.wait_for(lambda: not namespaced() - before)
 
 
 def test_control_of_the_family(probe):
@@ -172,7 +172,7 @@ def killed_from_outside(probe, whom):
         pids = attack.wait_marked(mark)
         assert pids
         os.kill(whom(pids[0]), signal.SIGKILL)
-        out, _ = p.communicate(timeout=30)
+        out, _ = p.communicate(timeout=boxlib.HANG)
     assert attack.no_marked(mark)
     return p.returncode, boxlib.json.loads(out)
 
@@ -203,4 +203,4 @@ def test_many_starts_leave_nothing(probe):
         args = (("fds",), ("end", "mount"), ("sys", "ptrace:child"), ("init", "kill:KILL"))[i % 4]
         assert probe.run(*args).rc == (159 if args[0] == "end" else 0)
     # What is new, not what differs: other boxes of the machine may end meanwhile.
-    assert boxlib.wait_for(lambda: not any(look() - old for look, old in zip(looks, before)), timeout=30)
+    assert boxlib.wait_for(lambda: not any(look() - old for look, old in zip(looks, before)))

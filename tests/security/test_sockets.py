@@ -171,13 +171,24 @@ def race(run, where_outside, name, n):
         run(n)
     finally:
         count = counter.close()
+        (where_outside / name).unlink()
     return count
+
+
+def often(look, enough, looks=10):
+    """How often it came to pass, in one look or several: who wins a race on a busy machine is the scheduler's choice, and with few turns of both
+    threads it is the same one for long."""
+    total = 0
+    for _ in range(looks):
+        total += look()
+        if total > enough:
+            break
+    return total
 
 
 def test_race_control(probe, public):
     """The attack itself: without a mediator about half of the connections go astray."""
-    got = race(lambda n: probe.outside("race", public / "own", public / "bad", n), public, "bad", 2000)
-    assert got > 100
+    assert often(lambda: race(lambda n: probe.outside("race", public / "own", public / "bad", n), public, "bad", 2000), 100) > 100
 
 
 def test_race_under_untrusted(probe, ws):
@@ -188,19 +199,31 @@ def test_race_under_untrusted(probe, ws):
         r = probe.run("race", "/tmp/own", "/workspace/bad", n, opts=("--security-profile", "untrusted", "--workspace", ws))
         assert r.rc == 0 and r.o.fault is None, r
         seen["good"] = int(r.o.out.split()[-1])
-    assert race(run, ws, "bad", 5000) == 0
-    assert seen["good"] > 100, "no control: the box's own socket was never reached"
+
+    def look():
+        assert race(run, ws, "bad", 5000) == 0
+        return seen["good"]
+    assert often(look, 100) > 100, "no control: the box's own socket was never reached"
 
 
 def test_race_of_a_link(probe, ws, public):
     """The same with the link that the address names: looked at once and opened again would be beaten."""
-    assert race(lambda n: probe.outside("race", public / "own", public / "bad", n, public / "link"), public, "bad", 2000) > 20, "no control"
+    seen = {}
+
+    def outside(n):
+        probe.outside("race", public / "own", public / "bad", n, public / "link")
+        (public / "link").unlink(missing_ok=True)
+    assert often(lambda: race(outside, public, "bad", 2000), 20) > 20, "no control"
 
     def run(n):
         r = probe.run("race", "/tmp/own", "/workspace/bad", n, "/tmp/link", opts=("--security-profile", "untrusted", "--workspace", ws))
         assert r.rc == 0 and r.o.fault is None, r
-        assert int(r.o.out.split()[-1]) > 20, "no control: the box's own socket was never reached"
-    assert race(run, ws, "bad", 5000) == 0
+        seen["good"] = int(r.o.out.split()[-1])
+
+    def look():
+        assert race(run, ws, "bad", 5000) == 0
+        return seen["good"]
+    assert often(look, 20) > 20, "no control: the box's own socket was never reached"
 
 
 @pytest.mark.parametrize("target", ["/with space", "/with\\backslash", "/with\ttab", "/a/b/c", "/workspace/x", "/home/user/x", "/tmp/x",
@@ -222,24 +245,23 @@ def test_untrusted_whatever_the_target_is_called(probe, traps, target):
 def test_a_stalled_connect_does_not_stop_the_others(probe):
     """A server with a full backlog blocks its clients; the rest of the box must go on connecting."""
     assert probe.inside("stall", "/tmp") == {"unix": "ok", "tcp": "ok"}
-    r = probe.run("stall", "/tmp", opts=("--security-profile", "untrusted", "--timeout", "5s"))
+    r = probe.run("stall", "/tmp", opts=("--security-profile", "untrusted", "--timeout", "40s"))
     assert attack.answers(r.o.out) == {"unix": "ok", "tcp": "ok"}, r
 
 
 def test_a_stalled_connect_does_not_hide_an_escape(probe):
-    r = probe.run("stall", "/tmp", "mount", opts=("--security-profile", "untrusted", "--timeout", "5s"))
+    r = probe.run("stall", "/tmp", "mount", opts=("--security-profile", "untrusted", "--timeout", "40s"))
     assert "SURVIVED" not in r.o.out
     assert r.rc == 159 and r.o.fault_type == "escape_blocked", r
 
 
 def test_the_deadline_holds_over_a_stalled_connect(probe):
-    r = probe.run("stall", "/tmp", "mount", opts=("--security-profile", "untrusted", "--timeout", "500ms"))
+    r = probe.run("stall", "/tmp", "mount", 40, opts=("--security-profile", "untrusted", "--timeout", "1s"))
     assert r.o.fault_type == "timeout" and r.rc == 124, r
 
 
 def test_race_in_the_default_profile_is_the_control(probe, ws):
-    got = race(lambda n: probe.run("race", "/tmp/own", "/workspace/bad", n, opts=("--workspace", ws)), ws, "bad", 2000)
-    assert got > 20
+    assert often(lambda: race(lambda n: probe.run("race", "/tmp/own", "/workspace/bad", n, opts=("--workspace", ws)), ws, "bad", 2000), 20) > 20
 
 
 @pytest.mark.parametrize("opts", [(), ("--network", "host"), ("--security-profile", "untrusted")], ids=["none", "host", "untrusted"])

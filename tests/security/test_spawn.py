@@ -27,7 +27,7 @@ def marked(mark, n=1):
 
 
 def all_gone(mark, before):
-    return boxlib.wait_for(lambda: not boxlib.find_marked(mark) and not namespaced() - before, timeout=20)
+    return boxlib.wait_for(lambda: not boxlib.find_marked(mark) and not namespaced() - before)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_call_whose_control_hangs_up_ends(mark):
 
 
 def all_gone_but(_other, mark):
-    return boxlib.wait_for(lambda: not boxlib.find_marked(mark), timeout=20)
+    return boxlib.wait_for(lambda: not boxlib.find_marked(mark))
 
 
 def test_a_closed_sandbox_ends_in_order(mark):

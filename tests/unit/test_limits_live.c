@@ -149,15 +149,14 @@ START_TEST(cg1_memory)
 }
 END_TEST
 
+static int filled; /* held by the test as well: the pages outlive who is killed, however late anybody looks */
+
 static void fill_tmpfs(void)
 {
-	int fd = memfd_create("x", 0);
 	static char page[65536];
 
-	memset(page, 1, sizeof(page));
-	for (int i = 0; i < 3200; i++)
-		if (write(fd, page, sizeof(page)) < 0)
-			return;
+	for (int i = 0; i < 3200 && write(filled, page, sizeof(page)) > 0; i++)
+		;
 }
 
 START_TEST(cg1_filled_by_tmpfs)
@@ -171,6 +170,7 @@ START_TEST(cg1_filled_by_tmpfs)
 	if (!cgroup1_here("cg1_filled_by_tmpfs"))
 		return;
 	ck_assert_msg(limits_open(&l, &asked, &e) == 0, "%s", e.msg);
+	ck_assert_int_ge(filled = memfd_create("x", MFD_CLOEXEC), 0);
 	pid = start(&l, fill_tmpfs, &hold);
 	ck_assert_int_eq(write(hold, "x", 1), 1);
 	ck_assert_int_eq(watch(&l, 10000), LIMIT_HIT_MEMORY);

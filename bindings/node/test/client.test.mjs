@@ -160,9 +160,9 @@ test("an AbortSignal ends the call, and is told when the box is gone", async () 
 	await assert.rejects(run(["a"], { signal: AbortSignal.abort(reason) }), (e) => e.name === "AbortError" && e.code === "ABORT_ERR" && e.cause === reason && e.result === null);
 	for (const what of [(signal) => run(["hang"], { signal }), (signal) => withSandbox((s) => s.run(["hang"], { signal }))]) {
 		const abort = new AbortController(), before = Date.now();
-		setTimeout(() => abort.abort(reason), 30);
+		setTimeout(() => abort.abort(reason), 300); // by then it runs, on a busy machine too
 		await assert.rejects(what(abort.signal), (e) => e instanceof cloche.AbortError && e.result.fault.type === "cancelled");
-		assert.ok(Date.now() - before >= 49, "rejected before the answer to cancel");
+		assert.ok(Date.now() - before >= 319, "rejected before the answer to cancel");
 	}
 	const abort = new AbortController();
 	setTimeout(() => abort.abort(), 30);

@@ -290,8 +290,8 @@ int cmd_race(int argc, char **argv)
 	return 0;
 }
 
-/* stall DIR: a socket of our own that nobody accepts from, until connect blocks in a child; then other connects, then a call that ends
- * boxes. A mediator that waits in our place must not be blind or deaf meanwhile. */
+/* stall DIR ["mount" [SECONDS]]: a socket of our own that nobody accepts from, until connect blocks in a child; after so long other connects,
+ * or a call that ends boxes. A mediator that waits in our place must not be blind or deaf meanwhile. */
 int cmd_stall(int argc, char **argv)
 {
 	struct sockaddr_un full, other;
@@ -314,7 +314,7 @@ int cmd_stall(int argc, char **argv)
 			sleep(60);
 			_exit(0);
 		}
-	sleep(1);
+	sleep(argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 1);
 	puts("stalled");
 	fflush(stdout);
 	if (argc > 2) {
