@@ -255,8 +255,6 @@ static int prepare(struct err *e)
 	for (size_t i = 0; i < prepared.spec.n_mounts; i++)
 		if (prepared.spec.mounts[i].workspace)
 			tidy(&prepared.spec.mounts[i]);
-	/* Without one, boxes are only slower. */
-	(void)!holder_start(&spawner.holder, &prepared.spec, cli_title.start, cli_title.len, e);
 	return 0;
 }
 
@@ -267,8 +265,10 @@ static int die_with_owner(struct err *e)
 
 	if (fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) < 0)
 		return err_sys(e, "descriptor %d", SPAWN_SOCKET);
-	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLNVAL))
+	if (poll(&p, 1, 0) > 0 && p.revents & POLLNVAL)
 		return err_set(e, ERR_USAGE, "is for cloche serve alone");
+	if (p.revents & POLLHUP) /* a client that went as soon as it came has asked for nothing */
+		_exit(1);
 	fcntl(SPAWN_PROGRESS, F_SETFD, FD_CLOEXEC);
 	/* What is opened here is close-on-exec, what was given is not. */
 	has_holder = fcntl(SPAWN_HOLDER, F_GETFD) == 0;
