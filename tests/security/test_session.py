@@ -1,8 +1,12 @@
 """Sessions against code in their boxes, boxes of one session against another, and clients that are no friends: what was tried, and held since."""
+import contextlib
 import json
 import os
+import resource
 import signal
+import socket
 import tarfile
+import time
 
 import boxlib
 import pytest
@@ -73,6 +77,54 @@ def test_the_last_signal_is_one_too(serve):
     assert "error" not in serve.ask("signal", call=n, signal=64), "before the command runs, as a rule"
     assert serve.result(serve.request("wait", call=n))["signal"] == 64
     serve.ask("close", sandbox=sb)
+
+
+# ---- ports ----
+
+SERVER = """import socket
+s = socket.socket(); s.bind(("127.0.0.1", 8000)); s.listen(99); print("up", flush=True)
+kept = []
+while True: kept.append(s.accept())"""
+
+
+def busy(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+
+
+def test_connections_leave_descriptors_for_calls(leftovers, public):
+    """Whoever is on this machine can connect to a port of a box: 16 ports of 64 connections are more than there are descriptors."""
+    few = public / "few"
+    few.write_text(f'#!/bin/sh\nulimit -n 1024\nexec {boxlib.CLOCHE} "$@"\n')
+    few.chmod(0o755)
+    with serving.Serve("--boxes", "8", program=few) as s, contextlib.ExitStack() as made:
+        sb = s.open()
+        n = s.request("start", sandbox=sb, argv=["python3", "-c", SERVER], stream=True)
+        s.wait_event(n, "stdout")
+        for _ in range(10):
+            at = s.ask("port", call=n, port=8000)
+            for _ in range(60):
+                made.enter_context(socket.create_connection((at["host"], at["port"])))
+        assert s.run(sb, "true")["exit_code"] == 0
+        assert s.ask("list_files", sandbox=sb)["count"] == 0
+        assert len(os.listdir(f"/proc/{s.p.pid}/fd")) > 600, "the control: connections there are"
+
+
+def test_a_connection_for_which_there_is_no_descriptor_is_closed(leftovers):
+    with serving.Serve() as s, contextlib.ExitStack() as made:
+        n = s.request("start", sandbox=s.open(), argv=["python3", "-c", SERVER], stream=True)
+        s.wait_event(n, "stdout")
+        at = s.ask("port", call=n, port=8000)
+        there = max(map(int, os.listdir(f"/proc/{s.p.pid}/fd"))) + 1
+        resource.prlimit(s.p.pid, resource.RLIMIT_NOFILE, (there, there))
+        for _ in range(20):
+            made.enter_context(socket.create_connection((at["host"], at["port"])))
+        one = made.enter_context(socket.create_connection((at["host"], at["port"])))
+        one.settimeout(boxlib.HANG)
+        assert one.recv(1) == b""
+        before = busy(s.p.pid)
+        time.sleep(0.3)
+        assert busy(s.p.pid) - before < 10, "it is told of it for ever"
 
 
 # ---- workspaces and what is beside them ----
