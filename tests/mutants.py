@@ -39,7 +39,7 @@ FLAGS = "CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUT
 mutant("no user namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWUSER | ", "")), refuses=True)
 mutant("no mount namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWNS | ", "")), refuses=True)
 mutant("no pid namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWPID | ", "")),
-       (INIT, "if (kill(-1, SIGKILL) == 0 || errno == ESRCH) {", "{"), refuses=True)
+       (INIT, "if (in->alone || kill(-1, SIGKILL) == 0 || errno == ESRCH) {", "{"), refuses=True)
 mutant("no ipc namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWIPC | ", "")), tests=[S + "test_ids.py::test_namespaces_are_all_its_own"])
 mutant("no uts namespace", (LAUNCH, FLAGS, FLAGS.replace(" | CLONE_NEWUTS", "")),
        (INIT, "sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0", "false"), tests=[S + "test_ids.py::test_namespaces_are_all_its_own"])
@@ -213,7 +213,13 @@ mutant("what boxes share is handed out writable", (HOLDER, "r = fds[have] < 0 ? 
                                                    'r = fds[have] < 0 ? -1 : sys_mount_setattr(fds[have], "", AT_EMPTY_PATH, '
                                                    "&(struct sys_mount_attr){ .attr_clr = SYS_MOUNT_ATTR_RDONLY });"),
        tests=[SHARED + "test_nothing_can_be_changed_through_it"])
-mutant("the holder is its caller", (HOLDER, "if (geteuid() != s->outer_uid &&", "if (false &&"), refuses=True, who="root")
+mutant("a workspace in memory without a size", (PLAN, "plan_tmpfs(p, name, spec->workspace_size, 0700, false);",
+                                                     "plan_tmpfs(p, name, spec->workspace_size * 64, 0700, false);"),
+       tests=[SHARED + "test_a_workspace_in_memory_has_its_size"])
+mutant("a box without its workspace goes on without", (PLAN, "if (spec->workspace_size && spec->workspace_mount < 0) {", "if (false) {"),
+       (PLAN, "m->workspace && spec->workspace_size;", "m->workspace && spec->workspace_mount >= 0;"),
+       tests=[SHARED + "test_without_who_holds_it_no_box_has_another_workspace"])
+mutant("the holder is its caller", (HOLDER, "if (geteuid() != s->outer_uid &&", "if (false &&"), tests=[SHARED + "test_one_overlay_a_sandbox"], who="root")
 mutant("the holder keeps the caller's descriptors", (HOLDER, "sys_close_range(SOCK + 1, ~0U) < 0", "false"),
        tests=[SHARED + "test_who_holds_it_is_the_boxs_own_user_and_holds_nothing_else"], who="root")
 mutant("the holder keeps the host's mounts", (HOLDER, "ops_run(p, &w.err) < 0 ||\n\t    ops_detach(p, &w.err) < 0", "ops_run(p, &w.err) < 0"),

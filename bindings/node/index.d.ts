@@ -47,9 +47,9 @@ export interface SandboxOptions {
 	setupTimeoutS?: number | null;
 	/** Calls can't change what `setup` has installed. Default: `true`. */
 	depsReadonly?: boolean | null;
-	/** A directory of this machine, absolute; shared read-write and kept. Default: a temporary one, removed by `close()`. */
+	/** A directory of this machine, absolute; shared read-write and kept. Default: one in memory, gone with the sandbox. */
 	workspace?: string | null;
-	/** How many bytes the workspace may grow to: fault `workspace_full`. */
+	/** The size of a workspace in memory, by default half of `memoryMb`. A directory that grows beyond it ends the call: fault `workspace_full`. */
 	workspaceMaxBytes?: number | null;
 	/** The workspace is a linked worktree: share what commits need of its repository. Default: `false`. */
 	git?: boolean | null;
@@ -225,6 +225,16 @@ export interface FileInfo {
 	readonly target?: string;
 }
 
+/** An archive that `snapshot` has made. */
+export interface Snapshot {
+	/** In bytes. */
+	readonly size: number;
+	/** How many files are in it. */
+	readonly files: number;
+	/** How many sockets, FIFOs and devices are not. */
+	readonly leftOut: number;
+}
+
 /** The image that runs; `null` for this machine's own programs. */
 export interface ImageInfo {
 	readonly name: string;
@@ -337,7 +347,7 @@ export class Sandbox implements AsyncDisposable {
 	/** Why no call can start, found when it was opened. */
 	readonly fault: SandboxFault | null;
 	readonly image: ImageInfo | null;
-	/** The workspace's directory on this machine; `null` for a temporary one. */
+	/** The workspace's directory on this machine; `null` for one in memory. */
 	readonly workspace: string | null;
 	readonly notes: readonly string[];
 
@@ -359,8 +369,8 @@ export class Sandbox implements AsyncDisposable {
 	makeDir(path: string, options?: { parents?: boolean | null }): Promise<void>;
 	rename(path: string, to: string, options?: { replace?: boolean | null }): Promise<void>;
 
-	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`; resolves to its size. */
-	snapshot(file: string, options?: { format?: string | null }): Promise<number>;
+	/** Writes the workspace into a new archive on this machine: `.tar.gz`, `.tgz` or `.tar.zst`. */
+	snapshot(file: string, options?: { format?: string | null }): Promise<Snapshot>;
 	/** Replaces the workspace's content by an archive's, when all of that has been verified. */
 	restore(file: string): Promise<void>;
 	/** Another sandbox with the same options and a copy of the workspace. */

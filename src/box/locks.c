@@ -245,12 +245,13 @@ int locks_apparmor_open(struct err *e)
 
 int locks_apparmor(int attr, const char *profile, struct err *e)
 {
-	char text[160];
+	char text[APPARMOR_NAME_MAX + 8];
 	int n = snprintf(text, sizeof(text), "exec %s", profile);
 
 	if (n < 0 || (size_t)n >= sizeof(text))
 		return err_set(e, ERR_USAGE,
-			       "--apparmor: the profile's name is longer than 128 characters");
+			       "--apparmor: the profile's name is longer than %d bytes",
+			       APPARMOR_NAME_MAX);
 	if (write(attr, text, (size_t)n) != n)
 		return err_set(
 			e, ERR_MISSING,

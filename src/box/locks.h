@@ -29,6 +29,7 @@ int locks_seccomp(const struct sock_filter *code, uint16_t len, int *ret_listene
 /* Arms the change to a loaded AppArmor profile at the next exec. Fails when AppArmor is not there
  * or the profile is not loaded. `attr` is what locks_apparmor_open gave before the host's /proc
  * went. */
+#define APPARMOR_NAME_MAX 128
 int locks_apparmor_open(struct err *e);
 int locks_apparmor(int attr, const char *profile, struct err *e);
 

@@ -540,8 +540,7 @@ static void tell_others(const struct mount_check *c, struct err *e)
 	size_t n = strlen(e->msg);
 
 	if (e->kind == ERR_REFUSED && c->n_denied > 1)
-		snprintf(e->msg + n, sizeof(e->msg) - n, " (and %zu more, which --json lists)",
-			 c->n_denied - 1);
+		snprintf(e->msg + n, sizeof(e->msg) - n, " (refused in all: %zu)", c->n_denied);
 }
 
 int mount_check_sources(struct mount_check *c, struct box_spec *spec, struct err *e)

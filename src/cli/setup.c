@@ -112,6 +112,17 @@ static int live_fds(int flags)
 	return 0;
 }
 
+extern char **environ;
+
+static int live_env(struct request *r, struct err *e)
+{
+	for (char **v = environ; *v; v++)
+		if (strncmp(*v, SETUP_ENV, strlen(SETUP_ENV)) == 0 &&
+		    request_add(&r->env, *v + strlen(SETUP_ENV), "env", e) < 0)
+			return -1;
+	return 0;
+}
+
 static int on_option(void *ctx, const struct opt_row *row, const char *value, struct err *e)
 {
 	struct setup_options *o = ctx;
@@ -160,10 +171,10 @@ static int on_option(void *ctx, const struct opt_row *row, const char *value, st
 	case O_LIVE:
 		o->live = true;
 		o->run.progress = SETUP_PROGRESS;
-		return live_fds(FD_CLOEXEC) < 0
-			       ? err_set(e, ERR_USAGE, "descriptors %d to %d have to be open",
-					 SETUP_OUT, SETUP_PROGRESS)
-			       : 0;
+		if (live_fds(FD_CLOEXEC) < 0)
+			return err_set(e, ERR_USAGE, "descriptors %d to %d have to be open",
+				       SETUP_OUT, SETUP_PROGRESS);
+		return live_env(&o->run.request, e);
 	default:
 		o->run.quiet = true;
 		return 0;

@@ -23,11 +23,13 @@
 #include "base/fd.h"
 #include "box/holder.h"
 #include "box/init.h"
+#include "box/locks.h"
 #include "box/self.h"
 #include "cli/outcome_json.h"
 #include "cli/run_image.h"
 #include "cli/title.h"
 #include "cli/verbs.h"
+#include "session/workspace.h"
 
 #define KEEPERS_MAX 4096
 #define HELLO_MAX (4u << 20)
@@ -97,6 +99,19 @@ static int refuse(const struct err *e)
 	return hello(&h, &text, -1, -1);
 }
 
+/* Which directory the workspace is. */
+static void tell_place(struct json *j)
+{
+	const struct box_spec *s = &prepared.spec;
+	char place[SES_PLACE_TEXT];
+
+	for (size_t i = 0; i < s->n_mounts; i++)
+		if (s->mounts[i].workspace) {
+			ses_place_text(s->mounts[i].dev, s->mounts[i].ino, place);
+			json_kstr(j, "place", place);
+		}
+}
+
 static int ready(void)
 {
 	const struct spawn_hello h = { .kind = SPAWN_READY };
@@ -111,6 +126,7 @@ static int ready(void)
 	json_key(&j, "image");
 	outcome_image(&j, &prepared.image);
 	json_kstr(&j, "workspace", options.request.workspace);
+	tell_place(&j);
 	json_key(&j, "notes");
 	json_arr(&j);
 	for (size_t i = 0; i < prepared.n_notes; i++)
@@ -190,6 +206,35 @@ static void hold(void)
 		s->workspace_size = workspace_size(s);
 }
 
+/* What a restore has left that was killed. By a process of its own, since who becomes the
+ * workspace's owner for it is changed by that. */
+static void tidy(const struct box_mount *m)
+{
+	_cleanup_fd_ int fd = mount_open_checked(m);
+	struct ses_workspace w;
+	struct err ignored;
+	pid_t pid;
+
+	if (fd < 0 || !ses_replace_left(fd))
+		return;
+	pid = fork();
+	if (pid == 0) {
+		if (ses_workspace(fd, &w, &ignored) == 0)
+			ses_replace_recover(&w);
+		_exit(0);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* No box would start without it: that is said when the sandbox is opened. */
+static int prepare_apparmor(struct err *e)
+{
+	_cleanup_fd_ int fd = options.request.apparmor ? locks_apparmor_open(e) : -1;
+
+	return options.request.apparmor && fd < 0 ? err_at(e, STAGE_LOCKS) : 0;
+}
+
 static int prepare(struct err *e)
 {
 	/* Each call has its own; an image need not have any. */
@@ -200,13 +245,16 @@ static int prepare(struct err *e)
 		return err_at(e, STAGE_LIMITS);
 	if (run_image(&options, &prepared, e) < 0 ||
 	    run_bytecode(&options, &prepared.image, e) < 0 ||
-	    request_prepare(&options.request, &prepared, e) < 0)
+	    request_prepare(&options.request, &prepared, e) < 0 || prepare_apparmor(e) < 0)
 		return -1;
 	fcntl(SPAWN_SOCKET, F_SETFD, 0); /* a copy of this program would need it */
 	if (self_protect(cli_title.argv, e) < 0)
 		return err_at(e, STAGE_LOCKS);
 	fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC);
 	hold();
+	for (size_t i = 0; i < prepared.spec.n_mounts; i++)
+		if (prepared.spec.mounts[i].workspace)
+			tidy(&prepared.spec.mounts[i]);
 	return 0;
 }
 
@@ -217,8 +265,10 @@ static int die_with_owner(struct err *e)
 
 	if (fcntl(SPAWN_SOCKET, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) < 0)
 		return err_sys(e, "descriptor %d", SPAWN_SOCKET);
-	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLNVAL))
+	if (poll(&p, 1, 0) > 0 && p.revents & POLLNVAL)
 		return err_set(e, ERR_USAGE, "is for cloche serve alone");
+	if (p.revents & POLLHUP) /* a client that went as soon as it came has asked for nothing */
+		_exit(1);
 	fcntl(SPAWN_PROGRESS, F_SETFD, FD_CLOEXEC);
 	/* What is opened here is close-on-exec, what was given is not. */
 	has_holder = fcntl(SPAWN_HOLDER, F_GETFD) == 0;
@@ -304,6 +354,14 @@ static void start_call(const struct spawn_call *c, struct spawn_fds *f)
 	spawner.refill = true;
 }
 
+/* Others have its place; what it holds is theirs, too. */
+static void retire(void)
+{
+	spawner.refill = false;
+	while (spawner.n_ahead > 0)
+		drop_ahead(0);
+}
+
 static void reap(void)
 {
 	struct signalfd_siginfo si;
@@ -371,7 +429,9 @@ static int serve(void)
 		if (p[0].revents) {
 			int r = spawn_recv_call(spawner.sock, &c, &f);
 
-			if (r > 0)
+			if (r > 0 && c.kind == SPAWN_RETIRE)
+				retire();
+			else if (r > 0)
 				start_call(&c, &f);
 			else if (r == 0 || (errno != ENOMEM && errno != ENOBUFS))
 				break;

@@ -46,6 +46,16 @@ int request_add(struct request_list *l, const char *value, const char *option, s
 	return 0;
 }
 
+static bool is_profile_name(const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *s = name; *s; s++)
+		if ((unsigned char)*s < ' ' || *s == 0x7f)
+			return false;
+	return n >= 1 && n <= APPARMOR_NAME_MAX;
+}
+
 static int prepare_profile(const struct request *r, struct box_spec *s, struct err *e)
 {
 	s->read_only = r->read_only;
@@ -57,6 +67,11 @@ static int prepare_profile(const struct request *r, struct box_spec *s, struct e
 	s->no_proc = r->proc && strcmp(r->proc, "none") == 0;
 	s->network = r->network && strcmp(r->network, "host") == 0 ? BOX_NET_HOST : BOX_NET_NONE;
 	s->apparmor = r->apparmor;
+	if (r->apparmor && !is_profile_name(r->apparmor))
+		return err_set(e, ERR_USAGE,
+			       "--apparmor: a profile's name has 1 to %d bytes, none of them a "
+			       "control character",
+			       APPARMOR_NAME_MAX);
 	if (!r->profile)
 		return 0;
 	s->profile = BOX_PROFILE_UNTRUSTED;

@@ -43,6 +43,7 @@ struct walk {
 	size_t n_seen, cap_seen;
 
 	bool files; /* of a workspace */
+	bool (*passes)(const char *name);
 	dev_t dev;
 	struct img_files_tarred done;
 	struct tar_piece *pieces; /* room for PIECES_MAX */
@@ -399,6 +400,8 @@ static int put_tree(struct walk *w, int fd, const char *path, unsigned depth, st
 	int r = list_dir(fd, &l, e);
 
 	for (size_t i = 0; i < l.n && r == 0; i++) {
+		if (!depth && w->passes && w->passes(l.v[i]))
+			continue;
 		r = put_one(w, fd, path, l.v[i], depth, e);
 		if (r < 0)
 			err_prefix(e, "%s", str_printable(shown, sizeof(shown), l.v[i]));
@@ -451,7 +454,8 @@ int img_layer_tar(int dir, uint32_t mode, const struct tar_sink *sink, struct er
 	return r;
 }
 
-int img_files_tar(int dir, const struct tar_sink *sink, struct img_files_tarred *ret, struct err *e)
+int img_files_tar(int dir, bool (*passes)(const char *name), const struct tar_sink *sink,
+		  struct img_files_tarred *ret, struct err *e)
 {
 	struct walk *w = calloc(1, sizeof(*w)); /* large */
 	struct stat st;
@@ -466,6 +470,7 @@ int img_files_tar(int dir, const struct tar_sink *sink, struct img_files_tarred 
 	if (r == 0) {
 		w->sink = sink;
 		w->files = true;
+		w->passes = passes;
 		w->dev = st.st_dev;
 		r = put_tree(w, dir, "", 0, e) < 0 || tar_put_end(sink, e) < 0 ? -1 : 0;
 	}

@@ -2,6 +2,7 @@
  * of several names are hard links, names are in order. The same tree gives the same bytes. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -18,6 +19,7 @@ struct img_files_tarred {
 };
 /* The files of a workspace, which others may change meanwhile, as an archive that img_unpack takes
  * with `files`: what has gone when its turn comes is left out, a file that has become shorter ends
- * in zeros. Holes are kept. Owners are root's; what is mounted below is not gone into. */
-int img_files_tar(int dir, const struct tar_sink *sink, struct img_files_tarred *ret,
-		  struct err *e);
+ * in zeros. Holes are kept. Owners are root's; what is mounted below is not gone into. Names at the
+ * top for which `passes` is true are passed over. */
+int img_files_tar(int dir, bool (*passes)(const char *name), const struct tar_sink *sink,
+		  struct img_files_tarred *ret, struct err *e);

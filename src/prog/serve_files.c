@@ -5,7 +5,7 @@
 #include "prog/serve_verbs.h"
 #include "session/worker.h"
 
-/* files DIR own|held|shared MAX|none [TO|held] | files --remove NAME */
+/* files DIR own|held|DEVICE:INODE MAX|none [TO|held] | files --remove NAME */
 int serve_files(int argc, char **argv)
 {
 	static char image[PROGRAM_PATH_MAX];
@@ -17,9 +17,9 @@ int serve_files(int argc, char **argv)
 	if (argc < 4)
 		return 2;
 	o.dir = argv[1];
-	o.own = strcmp(argv[2], "own") == 0;
 	o.max = strcmp(argv[3], "none") ? argv[3] : NULL;
 	o.held = strcmp(argv[2], "held") == 0;
+	o.place = o.held || !strcmp(argv[2], "own") ? NULL : argv[2];
 	o.to = argv[4];
 	o.to_held = o.to && strcmp(o.to, "held") == 0;
 	if (program_path(PROGRAM_IMAGE, image, &ignored) < 0)

@@ -21,6 +21,7 @@ static void call_ended(struct call *c);
 static void call_send(void *ctx);
 static void call_output_moved(void *ctx);
 static void cancel_by(struct session *s, void *owner, uint64_t by);
+static bool unwanted(const struct call *c);
 static void ack(struct session *s, void *owner, size_t n);
 
 /* An event of the call, under its id or as a call's. */
@@ -181,33 +182,37 @@ void call_pump_queue(struct session *s)
 
 /* ---- from the queue to the box ---- */
 
-static int make_streams(struct call *c, struct err *e)
-{
-	_cleanup_fd_ int out = -1, err = -1, in = -1;
-	uint64_t cap = c->sb->options.output;
-	int mine;
+/* This side's ends of the command's streams. */
+struct ends {
+	int in, out, err;
+};
 
-	if (fd_pipe(&out, &c->fds.out) < 0)
+static int make_pipes(struct call *c, struct ends *ret, struct err *e)
+{
+	unsigned flags = c->order.flags;
+
+	if (fd_pipe(&ret->out, &c->fds.out) < 0 ||
+	    (!(flags & SPAWN_PTY) && fd_pipe(&ret->err, &c->fds.err) < 0) ||
+	    (flags & SPAWN_STDIN && fd_pipe(&c->fds.in, &ret->in) < 0))
 		return err_sys(e, "a pipe");
-	if (output_open(&c->output, &c->output.out, "stdout", out, cap, e) < 0)
+	return 0;
+}
+
+static int open_streams(struct call *c, struct ends *mine, struct err *e)
+{
+	uint64_t cap = c->sb->options.output;
+
+	if (output_open(&c->output, &c->output.out, "stdout", mine->out, cap, e) < 0)
 		return -1;
-	out = -1;
-	if (!(c->order.flags & SPAWN_PTY)) {
-		if (fd_pipe(&err, &c->fds.err) < 0)
-			return err_sys(e, "a pipe");
-		if (output_open(&c->output, &c->output.err, "stderr", err, cap, e) < 0)
-			return -1;
-		err = -1;
-	}
-	if (!(c->order.flags & SPAWN_STDIN))
-		return 0;
-	if (fd_pipe(&c->fds.in, &in) < 0)
-		return err_sys(e, "a pipe");
-	mine = in;
-	if (call_stdin_open(c, in, e) < 0)
+	mine->out = -1;
+	if (mine->err >= 0 &&
+	    output_open(&c->output, &c->output.err, "stderr", mine->err, cap, e) < 0)
 		return -1;
-	in = -1;
-	return mine < 0;
+	mine->err = -1;
+	if (mine->in >= 0 && call_stdin_open(c, mine->in, e) < 0)
+		return -1;
+	mine->in = -1;
+	return 0;
 }
 
 static void on_control(void *ctx, unsigned events);
@@ -220,9 +225,7 @@ static int make_control(struct call *c, struct err *e)
 		return err_sys(e, "a socket");
 	c->control = pair[0];
 	c->fds.control = pair[1];
-	if (fcntl(c->control, F_SETFL, O_NONBLOCK) < 0)
-		return err_sys(e, "a socket");
-	return loop_add(&c->s->loop, &c->control_src, c->control, EPOLLIN, on_control, c, e);
+	return fcntl(c->control, F_SETFL, O_NONBLOCK) < 0 ? err_sys(e, "a socket") : 0;
 }
 
 static void lost(struct call *c, const char *why)
@@ -242,10 +245,27 @@ static void give_fds_up(struct call *c)
 	c->held = 0;
 }
 
+/* The box does not wait for what this side needs of its own. */
+static int hand_over(struct call *c, struct ends *mine, struct err *e)
+{
+	if (make_control(c, e) < 0 || make_pipes(c, mine, e) < 0)
+		return -1;
+	c->spawner = c->sb->current;
+	c->spawner->calls++;
+	if (spawn_send_call(c->spawner->sock, &c->order, &c->fds) < 0)
+		return 1;
+	give_fds_up(c);
+	return loop_add(&c->s->loop, &c->control_src, c->control, EPOLLIN, on_control, c, e) < 0
+		       ? -1
+		       : open_streams(c, mine, e);
+}
+
 static void call_start(struct call *c)
 {
+	struct ends mine = { -1, -1, -1 };
 	struct sandbox *sb = c->sb;
 	struct err e;
+	int r;
 
 	c->state = CALL_STARTING;
 	c->order.queued_us = loop_now() - c->queued_at;
@@ -254,29 +274,16 @@ static void call_start(struct call *c)
 		call_ended(c);
 		return;
 	}
-	if (make_control(c, &e) < 0 || make_streams(c, &e) < 0) {
+	r = hand_over(c, &mine, &e);
+	fd_close(&mine.in);
+	fd_close(&mine.out);
+	fd_close(&mine.err);
+	if (r > 0) {
+		lost(c, "the sandbox's spawner takes no calls");
+	} else if (r < 0) {
 		result_fault(&c->result, FAULT_STARTUP_FAILED, "spec", e.msg);
 		call_ended(c);
-		return;
 	}
-	c->spawner = sb->current;
-	c->spawner->calls++;
-	if (spawn_send_call(c->spawner->sock, &c->order, &c->fds) < 0) {
-		lost(c, "the sandbox's spawner takes no calls");
-		return;
-	}
-	give_fds_up(c);
-}
-
-static void send_order(struct call *c, enum spawn_kind kind, int sig, int rows, int cols)
-{
-	struct spawn_order o = { .kind = kind,
-				 .sig = sig,
-				 .rows = (unsigned short)rows,
-				 .cols = (unsigned short)cols };
-
-	/* A keeper that takes nothing has ended, or is about to be ended. */
-	spawn_send_order(c->control, &o);
 }
 
 static void call_started(struct call *c)
@@ -288,9 +295,11 @@ static void call_started(struct call *c)
 		reply_done(c->s, c->pending.id, NULL);
 	else
 		reply_event(c->s, c->pending.id, "started", NULL);
-	for (int sig = 1; c->signals && sig < 64; sig++)
-		if (c->signals >> sig & 1)
-			send_order(c, SPAWN_SIGNAL, sig, 0, 0);
+	if (c->resized)
+		call_order(c, SPAWN_RESIZE, 0);
+	for (int sig = 1; c->signals && sig <= 64; sig++)
+		if (c->signals >> (sig - 1) & 1)
+			call_order(c, SPAWN_SIGNAL, sig);
 	c->signals = 0;
 	output_run(&c->output);
 }
@@ -384,8 +393,27 @@ static void call_ended(struct call *c)
 		reply_done(s, c->pending.id, NULL);
 	answer_cancels(c);
 	output_finish(&c->output);
-	call_output_moved(c);
+	if (unwanted(c))
+		call_drop(c);
+	else
+		call_output_moved(c);
 	call_pump_queue(s);
+}
+
+/* Begun in the background, ended, and nobody can ask for it any more: live output that was not
+ * taken does not hold up the end of its sandbox. */
+static bool unwanted(const struct call *c)
+{
+	return c->state >= CALL_ENDED && c->background && !c->wait.id &&
+	       c->sb->state == SANDBOX_CLOSING;
+}
+
+void call_close(struct call *c)
+{
+	if (unwanted(c))
+		call_drop(c);
+	else
+		call_cancel(c);
 }
 
 static void call_output_moved(void *ctx)
@@ -465,7 +493,9 @@ void call_cancel(struct call *c)
 		reply_refuse(s, id, SES_CANCELLED, "cancelled before it began");
 		call_drop(c);
 	} else if (c->state < CALL_ENDED) {
-		send_order(c, SPAWN_CANCEL, 0, 0, 0);
+		/* A hang-up says the same, and needs no room; what the keeper says is read on. */
+		if (!call_order(c, SPAWN_CANCEL, 0))
+			(void)shutdown(c->control, SHUT_WR);
 	}
 }
 
@@ -500,6 +530,8 @@ static void cancel_wait(struct session *s, void *owner, uint64_t by)
 	reply_refuse(s, id, SES_CANCELLED, "nobody waits for call %llu any more",
 		     (unsigned long long)c->pending.id);
 	reply_done(s, by, NULL);
+	if (unwanted(c))
+		call_drop(c);
 }
 
 static void call_wait(struct call *c, const struct request *r)
@@ -514,33 +546,6 @@ static void call_wait(struct call *c, const struct request *r)
 	pending_add(c->s, &c->wait, r->id, c);
 	if (c->state == CALL_KEPT)
 		pump_wait(c->s, &c->pump, call_send, c);
-}
-
-static void call_signal(struct call *c, const struct request *r)
-{
-	int sig = request_signal(r);
-
-	if (c->state < CALL_RUNNING)
-		c->signals |= UINT64_C(1) << (sig % 64);
-	else if (c->state == CALL_RUNNING)
-		send_order(c, SPAWN_SIGNAL, sig, 0, 0);
-	reply_done(c->s, r->id, NULL);
-}
-
-static void call_resize(struct call *c, const struct request *r)
-{
-	int rows = (int)request_int(r, "rows", 24), cols = (int)request_int(r, "cols", 80);
-
-	if (!(c->order.flags & SPAWN_PTY)) {
-		reply_refuse(c->s, r->id, SES_PROTOCOL, "call %llu was begun without \"pty\"",
-			     (unsigned long long)c->pending.id);
-		return;
-	}
-	c->order.rows = (unsigned short)rows;
-	c->order.cols = (unsigned short)cols;
-	if (c->state == CALL_STARTING || c->state == CALL_RUNNING)
-		send_order(c, SPAWN_RESIZE, 0, rows, cols);
-	reply_done(c->s, r->id, NULL);
 }
 
 static void ack(struct session *s, void *owner, size_t n)

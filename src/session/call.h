@@ -24,6 +24,7 @@ struct call {
 	struct pending pending; /* of the request; after `start` was answered, its id as a call */
 	struct pending wait;
 	uint64_t signals; /* a bit each, until the command runs */
+	bool resized;	  /* and so long the size is that of the order */
 	enum call_state state;
 	bool background, cancelled;
 	uint64_t *cancels; /* ids of the `cancel`s that wait for the end */
@@ -60,8 +61,17 @@ void call_operation(struct session *s, const struct request *r);
 void call_pump_queue(struct session *s);
 /* Ends the box; the outcome is that of the cancel. */
 void call_cancel(struct call *c);
+/* Its sandbox is being closed. */
+void call_close(struct call *c);
 /* Frees it, whatever it is doing; nothing is answered. */
 void call_drop(struct call *c);
+
+/* call_told.c */
+/* An order to the keeper; a size is that of c->order. False: so many wait there that this one has
+ * no room. */
+bool call_order(struct call *c, enum spawn_kind kind, int sig);
+void call_signal(struct call *c, const struct request *r);
+void call_resize(struct call *c, const struct request *r);
 
 /* call_stdin.c */
 int call_stdin_open(struct call *c, int fd, struct err *e); /* fd is its own from then on */

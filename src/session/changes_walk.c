@@ -225,7 +225,7 @@ static int read_dir(struct tree *t, uint32_t at, int fd, struct err *e)
 	t->dirs[at].first = (uint32_t)t->n;
 	ses_dir(&d, fd);
 	while (ses_dir_next(&d, &name) > 0)
-		if (add(t, at, fd, &name, e) < 0)
+		if ((at > 0 || !ses_replace_is_at(fd, name.name)) && add(t, at, fd, &name, e) < 0)
 			return -1;
 	t->dirs[at].n = (uint32_t)t->n - t->dirs[at].first;
 	return 0;

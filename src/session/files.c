@@ -370,7 +370,7 @@ static struct files *worker(struct sandbox *sb, bool once, const struct sandbox 
 				     own ? sb->workspace : sb->options.workspace,
 				     sb->dir >= 0 ? "held"
 				     : own	  ? "own"
-						  : "shared",
+						  : sb->place,
 				     max,
 				     !to	    ? NULL
 				     : to->dir >= 0 ? "held"

@@ -339,8 +339,6 @@ int ses_options_setup(const struct ses_options *o, const char *from, const char 
 	ses_word(&w, "--timeout=%" PRIu64 "ms", (timeout_us + 999) / 1000);
 	if (json_is_number(cpus))
 		ses_option_words(ses_option_find("cpus"), cpus, &w);
-	for (size_t i = 0; i < o->n_env; i++)
-		ses_word(&w, "--env=%.*s", (int)strcspn(o->env[i], "="), o->env[i]);
 	ses_option_words(ses_option_find("image_timeout_s"),
 			 json_object_get(o->effective, "image_timeout_s"), &w);
 	if (o->platform)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "base/str.h"
 #include "session/spawn.h"
 
@@ -22,9 +23,8 @@
 #define TIMEOUT MAY("timeout_s", FIELD_NUMBER, 0, 366 * 86400)
 /* What every call may have. */
 #define CALL_FIELDS                                                                                \
-	SANDBOX, TIMEOUT, MAY("env", FIELD_ENV), MAY("cwd", FIELD_STR, 0, REQUEST_PATH_MAX),       \
-		MAY("stdin", FIELD_BOOL), MAY("pty", FIELD_SIZE), MAY("stream", FIELD_BOOL),       \
-		MAY("track_files", FIELD_BOOL)
+	SANDBOX, TIMEOUT, MAY("env", FIELD_ENV), MAY("cwd", FIELD_CWD), MAY("stdin", FIELD_BOOL),  \
+		MAY("pty", FIELD_SIZE), MAY("stream", FIELD_BOOL), MAY("track_files", FIELD_BOOL)
 
 const struct ses_op ses_ops[OP_ID_N] = {
 	[OP_HELLO] = { "hello",
@@ -115,6 +115,16 @@ static int check_str(const struct op_field *f, const json_t *v, size_t max, stru
 	return wrong(e, f->name, allowed);
 }
 
+static int check_cwd(const char *name, const json_t *v, struct ses_error *e)
+{
+	char clean[REQUEST_PATH_MAX + 1];
+	struct err ignored;
+
+	if (json_is_string(v) && path_normalise(json_string_value(v), clean, &ignored) == 0)
+		return 0;
+	return wrong(e, name, "an absolute path of the box, without \"..\" and control characters");
+}
+
 static int check_words(const char *name, const json_t *v, struct ses_error *e)
 {
 	static const char allowed[] =
@@ -128,17 +138,25 @@ static int check_words(const char *name, const json_t *v, struct ses_error *e)
 	return 0;
 }
 
+/* As the sandbox's own (env_check). */
+static bool is_variable(const char *name)
+{
+	static const char all[] = "0123456789_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+	return *name && !name[strspn(name, all)] && (*name < '0' || *name > '9');
+}
+
 static int check_env(const char *name, json_t *v, struct ses_error *e)
 {
 	static const char allowed[] =
-		"an object of strings; names are not empty and have no \"=\" in them";
+		"an object of strings; names have letters, digits and _, and no digit first";
 	const char *key;
 	json_t *value;
 
 	if (!json_is_object(v))
 		return wrong(e, name, allowed);
-	json_object_foreach(v, key, value) if (!json_is_string(value) || !*key ||
-					       strchr(key, '=')) return wrong(e, name, allowed);
+	json_object_foreach(v, key, value) if (!json_is_string(value) ||
+					       !is_variable(key)) return wrong(e, name, allowed);
 	return 0;
 }
 
@@ -210,6 +228,8 @@ static int check(const struct op_field *f, json_t *v, struct ses_error *e)
 	case FIELD_PATH:
 	case FIELD_ABSOLUTE:
 		return check_str(f, v, REQUEST_PATH_MAX, e);
+	case FIELD_CWD:
+		return check_cwd(f->name, v, e);
 	case FIELD_LANGUAGE:
 		return check_language(f->name, v, e);
 	case FIELD_SIGNAL:

@@ -51,6 +51,7 @@ enum field_type {
 	FIELD_STR,  /* of at most max bytes, not empty */
 	FIELD_PATH, /* a string of at most 4095 bytes; what it may be is the workspace's to say */
 	FIELD_ABSOLUTE, /* a path of this machine */
+	FIELD_CWD,	/* a path of the box */
 	FIELD_LANGUAGE,
 	FIELD_SIGNAL, /* "TERM", "SIGTERM", 15 */
 	FIELD_WORDS,  /* at least one string, the first not empty */

@@ -5,9 +5,9 @@
 
 #include "session/runner_text.h"
 
-/* Shells read the whole before they begin, so that it is as with `sh -c`: the same name in
- * messages, standard input for the code's own programs. */
-static const char runner_shell[] = "eval \"$(cat " SPAWN_CODE_PATH ")\"";
+/* As with -c: the same name in messages, and standard input is for the code's own programs. bash
+ * reads the whole without a process more; what `sh` is may need one for that, but not for this. */
+static const char runner_shell[] = ". " SPAWN_CODE_PATH;
 static const char runner_bash[] = "eval \"$(<" SPAWN_CODE_PATH ")\"";
 
 /* Python's runner has names of its own, and leaves none in __main__. */

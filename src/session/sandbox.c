@@ -178,6 +178,14 @@ int sandbox_spawn(struct sandbox *sb, struct ses_error *e)
 	return sb->coming ? 0 : ses_error_err(e, &why);
 }
 
+/* A path that leads through what other boxes may change can lead elsewhere by now. */
+static bool is_elsewhere(const struct sandbox *sb, const json_t *facts)
+{
+	const char *place = json_string_value(json_object_get(facts, "place"));
+
+	return *sb->place && (!place || strcmp(place, sb->place) != 0);
+}
+
 static void take_ready(struct sandbox *sb, struct spawner *p, json_t *facts,
 		       int fds[SPAWN_HELLO_FDS])
 {
@@ -236,11 +244,16 @@ void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hel
 		return;
 	}
 	sb->coming = NULL;
-	if (hello->kind == SPAWN_READY && said) {
+	if (hello->kind == SPAWN_READY && said && !is_elsewhere(sb, said)) {
 		take_ready(sb, p, said, fds);
 		return;
 	}
 	spawner_end(p);
+	if (hello->kind == SPAWN_READY && said) {
+		json_decref(said);
+		take_failed(sb, sandbox_no_start("workspace", SES_ELSEWHERE));
+		return;
+	}
 	if (sb->open.id && hello->kind == SPAWN_FAILED &&
 	    (hello->err.kind == ERR_USAGE || hello->err.kind == ERR_REFUSED) &&
 	    ses_options_blame(&hello->err, *hello->rule ? hello->rule : NULL, &error)) {
@@ -374,11 +387,19 @@ static struct sandbox *sandbox_new(struct session *s, uint64_t id, json_t *given
 static int workspace_ready(struct sandbox *sb, struct ses_error *e)
 {
 	const char *named = sb->options.workspace;
+	struct stat st;
 	struct err why;
 
 	if (named) {
 		sb->made = access(named, F_OK) < 0;
-		return ses_workspace_make(named, e);
+		if (ses_workspace_make(named, e) < 0)
+			return -1;
+		if (stat(named, &st) < 0) {
+			err_sys(&why, "%s", named);
+			return ses_error_err(e, &why);
+		}
+		ses_place_text((uint64_t)st.st_dev, (uint64_t)st.st_ino, sb->place);
+		return 0;
 	}
 	return make_workspace(sb, &why) < 0 ? ses_error_err(e, &why) : 0;
 }
@@ -520,10 +541,7 @@ void sandbox_close(struct session *s, const struct request *r)
 	begin_end(sb);
 	for (struct call *c = sb->calls, *next; c; c = next) {
 		next = c->next_of_sandbox;
-		if (c->state == CALL_KEPT && c->background && !c->wait.id)
-			call_drop(c);
-		else
-			call_cancel(c);
+		call_close(c);
 	}
 	sb->ending = false;
 	sandbox_part_gone(sb);

@@ -3,6 +3,7 @@
 
 #include "session/options.h"
 #include "session/serve.h"
+#include "session/workspace.h"
 #include "session/spawner.h"
 
 enum sandbox_state {
@@ -22,15 +23,16 @@ struct sandbox {
 	uint64_t closing; /* the id of its `close`; 0: none, as at the end of the session */
 
 	char workspace[SES_PATH_TEXT], own[64]; /* own: its name below the session's directory */
-	int dir;		  /* the workspace in memory, in place of the directory; -1: none */
-	int holder;		  /* whom its spawners have it from (SPAWN_HOLDER), or -1 */
-	struct sandbox *from;	  /* whose files it gets before it is open, or NULL */
-	bool made;		  /* the workspace that was named was missing, and was made */
-	struct spawner *spawners; /* all that live */
-	struct spawner *current;  /* the one that takes calls, or NULL */
-	struct spawner *coming;	  /* the one that has said nothing yet, or NULL */
-	char *image;		  /* that a setup has made; NULL: that of the options */
-	struct setup *setup;	  /* the one that is on its way */
+	int dir;	      /* the workspace in memory, in place of the directory; -1: none */
+	int holder;	      /* whom its spawners have it from (SPAWN_HOLDER), or -1 */
+	struct sandbox *from; /* whose files it gets before it is open, or NULL */
+	bool made;	      /* the workspace that was named was missing, and was made */
+	char place[SES_PLACE_TEXT]; /* which directory it was when the sandbox was opened */
+	struct spawner *spawners;   /* all that live */
+	struct spawner *current;    /* the one that takes calls, or NULL */
+	struct spawner *coming;	    /* the one that has said nothing yet, or NULL */
+	char *image;		    /* that a setup has made; NULL: that of the options */
+	struct setup *setup;	    /* the one that is on its way */
 
 	json_t *facts;	 /* what READY brought */
 	json_t *outcome; /* of every call, when no box can be had */

@@ -344,20 +344,30 @@ static void output_moved(void *ctx)
 	maybe_finished(ctx);
 }
 
-/* The loop's environment with the sandbox's variables, which the words name only. */
-static char **environment(const struct ses_options *o)
+/* The loop's environment, and the sandbox's variables for the command alone: what CLOCHE_HOME, HOME
+ * or LD_PRELOAD is in the box is nothing to the programs that make the layer. */
+static char **environment(const struct ses_options *o, char **ret_text)
 {
-	size_t n = 0, k = 0;
-	char **v;
+	size_t n = 0, k = 0, room = 1;
+	char **v, *at;
 
 	while (environ[n])
 		n++;
-	v = calloc(n + o->n_env + 1, sizeof(*v));
-	if (!v)
-		return NULL;
 	for (size_t i = 0; i < o->n_env; i++)
-		v[k++] = o->env[i];
-	memcpy(v + k, environ, n * sizeof(*v));
+		room += strlen(SETUP_ENV) + strlen(o->env[i]) + 1;
+	v = calloc(n + o->n_env + 1, sizeof(*v));
+	*ret_text = at = malloc(room);
+	if (!v || !at) {
+		free(v);
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(environ[i], SETUP_ENV, strlen(SETUP_ENV)) != 0)
+			v[k++] = environ[i];
+	for (size_t i = 0; i < o->n_env; i++) {
+		v[k++] = at;
+		at = stpcpy(stpcpy(at, SETUP_ENV), o->env[i]) + 1;
+	}
 	return v;
 }
 
@@ -390,7 +400,8 @@ static int open_output(struct setup *u, struct stream *t, const char *name, int 
 static int run(struct setup *u, const struct ses_words *words, struct err *e)
 {
 	_cleanup_fd_ int out = -1, err = -1, their_out = -1, their_err = -1, progress = -1;
-	char **argv = calloc(words->n + 2, sizeof(*argv)), **env = environment(&u->sb->options);
+	char **argv = calloc(words->n + 2, sizeof(*argv)), *text = NULL,
+	     **env = environment(&u->sb->options, &text);
 	struct child_how how = { .path = u->sb->s->cloche, .n_fds = 6, .die_with_us = true };
 	int rc = -1;
 
@@ -413,6 +424,7 @@ static int run(struct setup *u, const struct ses_words *words, struct err *e)
 	}
 	free(argv);
 	free(env);
+	free(text);
 	if (rc < 0)
 		return -1;
 	rc = loop_add(&u->sb->s->loop, &u->pid_src, u->pidfd, EPOLLIN, on_pid, u, e);

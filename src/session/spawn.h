@@ -9,7 +9,8 @@
  *Everything else the loop holds must be close-on-exec.
  *
  *	spawner -> loop   SPAWN_READY + facts | SPAWN_FAILED + outcome, once
- *	loop -> spawner   SPAWN_CALL + descriptors, as often as wanted, without an answer
+ *	loop -> spawner   SPAWN_CALL + descriptors, as often as wanted, without an answer;
+ *			  SPAWN_RETIRE: no more of them come, and what it holds is still wanted
  *	keeper -> loop    SPAWN_STARTED, SPAWN_CONNECTED..., SPAWN_OUTCOME + outcome [+ changes],
  *end loop -> keeper    SPAWN_CANCEL, SPAWN_SIGNAL, SPAWN_RESIZE, SPAWN_CONNECT
  *
@@ -52,6 +53,8 @@
 #define SETUP_OUT 3
 #define SETUP_ERR 4
 #define SETUP_PROGRESS 5
+/* And its command's variables, behind this: by their own names they would be the program's. */
+#define SETUP_ENV "CLOCHE_SETUP_ENV_"
 
 #define SPAWN_WORDS_MAX (8u << 20) /* bytes of argv, environment and directory together */
 #define SPAWN_CODE_MAX BOX_CODE_MAX
@@ -68,17 +71,18 @@ enum spawn_kind {
 	SPAWN_SIGNAL,
 	SPAWN_RESIZE,
 	SPAWN_CONNECT,
+	SPAWN_RETIRE,
 	SPAWN_KIND_N
 };
 
 /* The first word of the spawner. READY: with a memfd of one JSON object, {"image": {...} or null,
- * "workspace": path or null, "notes": [...]}; image as in an outcome. After it, where the workspace
- * is in memory: a mount of it, through which its files are reached as long as somebody holds it,
- * and the socket that SPAWN_HOLDER is. FAILED: `err` says why. When its kind is ERR_USAGE the words
- * of the command line were wrong (`option` names the one, without its dashes, or is ""); when
- * `rule` is not "", a mount, workspace or device was refused, by that rule; else the sandbox can't
- * run anything on this machine, and the memfd that comes with it is the outcome (as below) that
- * every call of it has. */
+ * "workspace": path or null, "place"?: ses_place_text, "notes": [...]}; image as in an outcome.
+ * After it, where the workspace is in memory: a mount of it, through which its files are reached as
+ * long as somebody holds it, and the socket that SPAWN_HOLDER is. FAILED: `err` says why. When its
+ * kind is ERR_USAGE the words of the command line were wrong (`option` names the one, without its
+ * dashes, or is ""); when `rule` is not "", a mount, workspace or device was refused, by that rule;
+ * else the sandbox can't run anything on this machine, and the memfd that comes with it is the
+ * outcome (as below) that every call of it has. */
 struct spawn_hello {
 	enum spawn_kind kind;
 	struct err err;
@@ -154,8 +158,9 @@ int spawn_words_read(int fd, struct spawn_words *ret, struct err *e);
 
 /* All of these: 0 (or a length), or -1 with errno; EAGAIN on a socket that does not block. */
 int spawn_send_call(int sock, const struct spawn_call *c, const struct spawn_fds *fds);
-/* 1 for a call, 0 at the end, -1 with errno (EPROTO: no call, or not the descriptors that its flags
- * promise). */
+int spawn_send_retire(int sock);
+/* 1 for a call or SPAWN_RETIRE (ret->kind), 0 at the end, -1 with errno (EPROTO: no call, or not
+ * the descriptors that its flags promise). */
 int spawn_recv_call(int sock, struct spawn_call *ret, struct spawn_fds *ret_fds);
 /* 1 for a message, 0 at the end, -1 with errno. *ret_fds are -1 where none came. */
 int spawn_recv_hello(int sock, struct spawn_hello *ret, int ret_fds[SPAWN_HELLO_FDS]);

@@ -74,6 +74,13 @@ int spawn_send_call(int sock, const struct spawn_call *c, const struct spawn_fds
 	return fd_send(sock, c, sizeof(*c), send, n);
 }
 
+int spawn_send_retire(int sock)
+{
+	const struct spawn_call c = { .kind = SPAWN_RETIRE };
+
+	return fd_send(sock, &c, sizeof(c), NULL, 0);
+}
+
 static bool call_sound(const struct spawn_call *c)
 {
 	return c->kind == SPAWN_CALL &&
@@ -91,6 +98,10 @@ int spawn_recv_call(int sock, struct spawn_call *ret, struct spawn_fds *ret_fds)
 	if (r <= 0 && n == 0)
 		return (int)r;
 	*ret_fds = (struct spawn_fds){ -1, -1, -1, -1, -1, -1 };
+	if (r == sizeof(c) && n == 0 && c.kind == SPAWN_RETIRE) {
+		*ret = c;
+		return 1;
+	}
 	want = r == sizeof(c) && call_sound(&c) ? call_fds(ret_fds, c.flags, v) : 0;
 	if (want == 0 || want != n) {
 		for (size_t i = 0; i < n; i++)

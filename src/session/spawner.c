@@ -149,7 +149,9 @@ void spawner_call_ended(struct spawner *p)
 void spawner_retire(struct spawner *p)
 {
 	p->retired = true;
-	if (p->calls == 0 && !p->holds)
+	if (p->holds)
+		(void)spawn_send_retire(p->sock);
+	else if (p->calls == 0)
 		spawner_end(p);
 }
 

@@ -320,13 +320,14 @@ static struct worker_cancels *map_cancels(void)
 static int open_place(struct worker *w, const struct worker_options *o)
 {
 	static struct mount_check check;
+	char place[SES_PLACE_TEXT];
 	struct box_mount m;
 	struct err e;
 	int fd;
 
 	if (o->held) {
 		fd = openat(WORKER_DIR, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	} else if (o->own) {
+	} else if (!o->place) {
 		fd = path_open_nolinks(o->dir, O_DIRECTORY);
 	} else if (mount_check_init(&check, &e) < 0 ||
 		   mount_check_workspace(&check, o->dir, &m, &e) < 0) {
@@ -334,6 +335,9 @@ static int open_place(struct worker *w, const struct worker_options *o)
 			      "%s", e.msg);
 		return -1;
 	} else {
+		ses_place_text(m.dev, m.ino, place);
+		if (strcmp(place, o->place) != 0)
+			return ses_error_set(&w->refused, SES_MOUNT_REFUSED, SES_ELSEWHERE);
 		fd = mount_open_checked(&m);
 	}
 	if (fd < 0)
@@ -343,6 +347,7 @@ static int open_place(struct worker *w, const struct worker_options *o)
 		fd_close(&fd);
 		return -1;
 	}
+	ses_replace_recover(&w->place);
 	return 0;
 }
 
@@ -380,6 +385,7 @@ int worker_run(const struct worker_options *o)
 		if (fd != STDERR_FILENO)
 			fcntl(fd, F_SETFD, FD_CLOEXEC);
 	out_open(&w.out, WORKER_SOCKET);
+	w.dir = o->dir;
 	w.image = o->image;
 	w.to = o->to;
 	w.to_held = o->to_held;

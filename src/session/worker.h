@@ -10,9 +10,8 @@
 #include <stdint.h>
 
 #define WORKER_SOCKET 0 /* both ways */
-#define WORKER_LIFE                                                                                \
-	3 /* a pipe's end: when the other goes, SIGTERM ends the process and its own               \
-	   */
+/* A pipe's end: when the other goes, SIGTERM ends the process and its own. */
+#define WORKER_LIFE 3
 
 #define WORKER_CANCELS 4 /* a memfd with a struct worker_cancels; of a worker for what is short */
 
@@ -30,7 +29,8 @@ struct worker_cancels {
 
 struct worker_options {
 	const char *dir;   /* the workspace */
-	bool own;	   /* a temporary one, made by the loop; else it is judged as a mount is */
+	const char *place; /* which directory that must be, which is judged as a mount is; NULL: a
+			    * temporary one, made by the loop */
 	const char *image; /* cloche-image; "": it is not there */
 	const char *max;   /* bytes that a restore may bring, or NULL */
 	bool held;	   /* in memory, open as WORKER_DIR */

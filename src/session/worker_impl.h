@@ -18,7 +18,7 @@ struct worker {
 	struct ses_error refused; /* why there is no workspace */
 	struct writing *writes;
 	unsigned n_writes;
-	const char *image, *max, *to;
+	const char *dir, *image, *max, *to;
 	bool to_held;
 	struct worker_cancels *cancels; /* NULL: one for a single request */
 	uint64_t op;			/* the number of the one that is worked on */

@@ -2,6 +2,7 @@
  * directory. Archives are cloche-image's business. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,6 +99,31 @@ static bool pass_on(struct worker *w, uint64_t id, json_t *said)
 	return false;
 }
 
+/* Does the archive's path lead through the workspace? There boxes could turn it elsewhere: to a
+ * directory of their choice, or to an archive that is not theirs to read. */
+static bool leads_inside(const struct worker *w, const char *file, struct ses_error *e)
+{
+	char place[PATH_MAX], part[SES_PATH_CAP], at[PATH_MAX];
+
+	if (path_canonical(w->dir, place) < 0)
+		return false;
+	for (size_t i = 0; file[i] && i < sizeof(part); i++) {
+		part[i] = file[i];
+		if (i == 0 || file[i] != '/')
+			continue;
+		part[i] = '\0';
+		if (path_canonical(part, at) == 0 && path_within(at, place)) {
+			ses_error_set(e, SES_OPTION,
+				      "file: it is in the workspace, where boxes can change it; "
+				      "choose another directory");
+			memcpy(e->option, "file", sizeof("file"));
+			return true;
+		}
+		part[i] = '/';
+	}
+	return false;
+}
+
 /* The archive until it is whole. */
 struct draft {
 	int fd;
@@ -186,7 +212,7 @@ void worker_snapshot(struct worker *w, const struct request *r)
 	struct ses_error e;
 	const char *format = compression(request_str(r, "format"), request_str(r, "file"), &e);
 
-	if (!format) {
+	if (!format || leads_inside(w, request_str(r, "file"), &e)) {
 		worker_refuse(w, r->id, &e);
 		return;
 	}
@@ -199,13 +225,19 @@ void worker_restore(struct worker *w, const struct request *r)
 {
 	const char *file = request_str(r, "file");
 	const char *const words[3] = { "restore", w->max ? "--max-bytes" : NULL, w->max };
-	/* What is no plain file is not waited for. */
-	_cleanup_fd_ int fd = open(file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	_cleanup_fd_ int fd = -1;
+	struct ses_error inside;
 	struct stat st;
 	json_t *said = NULL;
 	struct err e;
 
+	if (leads_inside(w, file, &inside)) {
+		worker_refuse(w, r->id, &inside);
+		return;
+	}
 	hold_end(SIG_BLOCK);
+	/* What is no plain file is not waited for. */
+	fd = open(file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
 		err_set(&e, ERR_NOT_FOUND, "%.300s: there is no such file", file);
 	else if (fd < 0 || fstat(fd, &st) < 0)

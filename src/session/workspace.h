@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -30,6 +31,16 @@
 #define SES_READ_MAX (UINT64_C(64) << 20) /* what read_file gives unless more is asked for */
 #define SES_MODE_FILE 0644
 #define SES_MODE_DIR 0755
+
+/* Which directory a workspace is. Its path may lead through what other boxes can change. */
+#define SES_PLACE_TEXT 48
+#define SES_ELSEWHERE                                                                              \
+	"the workspace: its path leads to another directory than when the sandbox was opened"
+static inline void ses_place_text(uint64_t dev, uint64_t ino, char ret[SES_PLACE_TEXT])
+{
+	snprintf(ret, SES_PLACE_TEXT, "%llu:%llu", (unsigned long long)dev,
+		 (unsigned long long)ino);
+}
 
 struct ses_workspace {
 	int fd;	   /* its directory; stays the caller's */
@@ -129,11 +140,12 @@ int ses_rename(const struct ses_workspace *w, const char *path, const char *to, 
 /* Replacing all that a workspace has: begin, fill `fresh`, end. The workspace's directory itself
  * stays, as boxes have it. Between begin and end its old content is there; the change is a rename
  * of each of the names at its top, taken back when one of them fails. */
+#define SES_DRAFT_CAP 48
 struct ses_replace {
 	const struct ses_workspace *w;
-	char draft[48]; /* a directory at the top of the workspace */
-	int fd;		/* it */
-	int fresh;	/* what is to be filled, empty; of mode 0700 */
+	char draft[SES_DRAFT_CAP]; /* a directory at the top of the workspace */
+	int fd;			   /* it */
+	int fresh;		   /* what is to be filled, empty; of mode 0700 */
 	int old;
 	bool keep; /* the draft has what could not be put back */
 };
@@ -143,6 +155,17 @@ int ses_replace_begin(const struct ses_workspace *w, struct ses_replace *ret, st
 int ses_replace_end(struct ses_replace *r, struct err *e);
 /* Removes the draft, with the old content or with what was to be. Harmless on none. */
 int ses_replace_drop(struct ses_replace *r, struct err *e);
+/* Ends what others have begun who were killed since: the workspace has again what it had, or all
+ * that it was to have; the drafts are removed. What somebody works at is left alone, and so is what
+ * can't be moved. begin does this, too. */
+void ses_replace_recover(const struct ses_workspace *w);
+/* May there be one, in the directory of a workspace? */
+bool ses_replace_left(int top);
+/* Is that name at the workspace's top a draft that somebody works at? It is no file of the user's:
+ * no list, no change, no snapshot has it. */
+bool ses_replace_is_at(int top, const char *name);
+/* The names of at most `max` of them; how many there are. */
+unsigned ses_replace_all_at(int top, char ret[][SES_DRAFT_CAP], unsigned max);
 
 /* fork: copies all of `from` into `to`, which is empty, the caller's and known to nobody else:
  * links, modes (without set-id bits), times, user extended attributes, hard links, holes; contents

@@ -35,7 +35,6 @@ int ses_parent(const struct ses_workspace *w, const char *path, bool make, const
  * is opened up first (0700). Never a link. -1 with errno. */
 int ses_open_dir(int dir, const char *name, bool open_up);
 /* "PREFIX-" and 16 hexadecimal digits of chance. */
-#define SES_DRAFT_CAP 48
 void ses_draft(char ret[SES_DRAFT_CAP], const char *prefix);
 
 /* Looks at `name` in the directory; *ret has its own copies, and is called `path`. -1 with errno.

@@ -68,7 +68,8 @@ static int list_dir(struct listing *l, int fd, const char *path, struct err *e)
 	/* One that was removed meanwhile ends with an error, which is its end. What is deeper than
 	 * paths are long can't be named. */
 	while (ses_dir_next(&d, &name) > 0)
-		if (path_join(below, sizeof(below), path, name.name) == 0 &&
+		if ((*path || !ses_replace_is_at(fd, name.name)) &&
+		    path_join(below, sizeof(below), path, name.name) == 0 &&
 		    add(l, fd, name.name, below, e) < 0)
 			return -1;
 	return 0;

@@ -7,13 +7,17 @@
  * What may go wrong: a name can't be moved (something is mounted there, no permission): those that
  * were are moved back, the last first. A box makes new files meanwhile: one that stands in the way
  * is moved to what was. Killed in between, the workspace has a `.cloche-restore-...` with all that
- * is not in its place. */
+ * is not in its place: whoever works with the workspace next puts it there (ses_replace_recover).
+ * What is to be is called FRESH until all that was is out of the way, and PUT from then on: that
+ * tells the way back from the way on. The draft is locked by flock(2) as long as its maker lives.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +27,7 @@
 
 #define DRAFT ".cloche-restore"
 #define FRESH "new"
+#define PUT "put" /* FRESH, when it takes the place of OLD */
 #define OLD "old"
 #define TRIES 16
 #define NAMES_MAX 1000000
@@ -31,6 +36,24 @@ struct names {
 	char **v;
 	size_t n, cap;
 };
+
+enum take { TAKE_ALL, TAKE_CONTENT, TAKE_DRAFTS };
+
+static bool is_draft(const char *name)
+{
+	const size_t n = strlen(DRAFT "-");
+
+	return strncmp(name, DRAFT "-", n) == 0 && strlen(name + n) == 16 &&
+	       strspn(name + n, "0123456789abcdef") == 16;
+}
+
+/* A name alone would let a box hide files. */
+bool ses_replace_is_at(int top, const char *name)
+{
+	_cleanup_fd_ int fd = is_draft(name) ? ses_open_dir(top, name, false) : -1;
+
+	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
 
 static void names_free(struct names *l)
 {
@@ -61,8 +84,8 @@ static int add_name(struct names *l, const char *name)
 	return 0;
 }
 
-/* All names in the directory but `but`. */
-static int take_names(int dir, const char *but, struct names *l)
+/* All names in the directory; all but those that drafts have; or these alone. */
+static int take_names(int dir, enum take what, struct names *l)
 {
 	_cleanup_fd_ int fd = ses_open_dir(dir, "", false);
 	struct ses_name name;
@@ -73,7 +96,8 @@ static int take_names(int dir, const char *but, struct names *l)
 		return -1;
 	ses_dir(&d, fd);
 	while ((got = ses_dir_next(&d, &name)) > 0)
-		if (strcmp(name.name, but) != 0 && add_name(l, name.name) < 0)
+		if ((what == TAKE_ALL || is_draft(name.name) == (what == TAKE_DRAFTS)) &&
+		    add_name(l, name.name) < 0)
 			return -1;
 	return got;
 }
@@ -105,23 +129,46 @@ static int move(int from, const char *name, int to, const char *as)
 	return r;
 }
 
+/* Is the draft at `fd` ours from now on? Not when somebody is taking it for a dead one's. Where
+ * files can't be locked it is, and stays when its maker is killed. */
+static bool hold(int dir, const char *name, int fd)
+{
+	struct stat held, named;
+
+	if (fd < 0)
+		return false;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno != EWOULDBLOCK;
+	return fstat(fd, &held) == 0 && fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
 int ses_replace_begin(const struct ses_workspace *w, struct ses_replace *ret, struct err *e)
 {
 	SES_AS_OWNER(w);
 	struct ses_replace r = SES_REPLACE_NONE;
-	int made = -1;
 
+	ses_replace_recover(w);
 	r.w = w;
-	for (int i = 0; i < TRIES && made < 0; i++) {
+	for (int i = 0; i < TRIES; i++) {
 		ses_draft(r.draft, DRAFT);
-		made = mkdirat(w->fd, r.draft, 0700);
-		if (made < 0 && errno != EEXIST)
+		if (mkdirat(w->fd, r.draft, 0700) < 0) {
+			if (errno == EEXIST)
+				continue;
 			break;
+		}
+		r.fd = ses_open_dir(w->fd, r.draft, false);
+		if (r.fd < 0 && errno != ENOENT)
+			break;
+		if (hold(w->fd, r.draft, r.fd))
+			break;
+		fd_close(&r.fd);
+		unlinkat(w->fd, r.draft, AT_REMOVEDIR);
+		errno = EAGAIN;
 	}
-	if (made < 0)
+	if (r.fd < 0)
 		return ses_fail(e, "");
-	r.fd = ses_open_dir(w->fd, r.draft, false);
-	if (r.fd >= 0 && mkdirat(r.fd, FRESH, 0700) == 0 && mkdirat(r.fd, OLD, 0700) == 0) {
+	if (mkdirat(r.fd, FRESH, 0700) == 0 && mkdirat(r.fd, OLD, 0700) == 0) {
 		r.fresh = ses_open_dir(r.fd, FRESH, false);
 		r.old = ses_open_dir(r.fd, OLD, false);
 	}
@@ -183,11 +230,74 @@ static int exchange(struct ses_replace *r, const struct names *was, const struct
 
 	if (move_all(was, top, r->old, -1, &n, e) < 0)
 		return move_back(was, n, r->old, top) < 0 ? stuck(r, e) : -1;
-	if (move_all(is, r->fresh, top, r->old, &k, e) == 0)
+	if (renameat(r->fd, FRESH, r->fd, PUT) < 0)
+		ses_fail(e, r->draft);
+	else if (move_all(is, r->fresh, top, r->old, &k, e) == 0)
 		return 0;
-	if (move_back(is, k, top, r->fresh) < 0 || move_back(was, n, r->old, top) < 0)
+	if (move_back(is, k, top, r->fresh) < 0 ||
+	    (renameat(r->fd, PUT, r->fd, FRESH) < 0 && errno != ENOENT) ||
+	    move_back(was, n, r->old, top) < 0)
 		return stuck(r, e);
 	return -1;
+}
+
+/* What is at the top already is newer, and stays. */
+static int put_back(int draft, const char *part, int top)
+{
+	_cleanup_fd_ int from = ses_open_dir(draft, part, false);
+	struct names l = { 0 };
+	int rc = from < 0 || take_names(from, TAKE_ALL, &l) < 0 ? -1 : 0;
+
+	for (size_t i = 0; i < l.n && rc == 0; i++)
+		if (move(from, l.v[i], top, l.v[i]) < 0 && errno != EEXIST && errno != ENOENT)
+			rc = -1;
+	names_free(&l);
+	return rc;
+}
+
+static void recover(const struct ses_workspace *w, const char *draft)
+{
+	_cleanup_fd_ int fd = ses_open_dir(w->fd, draft, false);
+	struct stat st;
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	if (put_back(fd, fstatat(fd, PUT, &st, AT_SYMLINK_NOFOLLOW) == 0 ? PUT : OLD, w->fd) == 0 ||
+	    errno == ENOENT)
+		ses_remove_tree(w->fd, draft);
+}
+
+unsigned ses_replace_all_at(int top, char ret[][SES_DRAFT_CAP], unsigned max)
+{
+	struct names drafts = { 0 };
+	unsigned n = 0;
+
+	if (take_names(top, TAKE_DRAFTS, &drafts) >= 0)
+		for (size_t i = 0; i < drafts.n && n < max; i++)
+			if (ses_replace_is_at(top, drafts.v[i]))
+				snprintf(ret[n++], SES_DRAFT_CAP, "%s", drafts.v[i]);
+	names_free(&drafts);
+	return n;
+}
+
+bool ses_replace_left(int top)
+{
+	struct names drafts = { 0 };
+	bool any = take_names(top, TAKE_DRAFTS, &drafts) >= 0 && drafts.n > 0;
+
+	names_free(&drafts);
+	return any;
+}
+
+void ses_replace_recover(const struct ses_workspace *w)
+{
+	SES_AS_OWNER(w);
+	struct names drafts = { 0 };
+
+	if (take_names(w->fd, TAKE_DRAFTS, &drafts) >= 0)
+		for (size_t i = 0; i < drafts.n; i++)
+			recover(w, drafts.v[i]);
+	names_free(&drafts);
 }
 
 int ses_replace_end(struct ses_replace *r, struct err *e)
@@ -196,7 +306,7 @@ int ses_replace_end(struct ses_replace *r, struct err *e)
 	struct names was = { 0 }, is = { 0 };
 	int rc;
 
-	if (take_names(r->w->fd, r->draft, &was) < 0 || take_names(r->fresh, "", &is) < 0)
+	if (take_names(r->w->fd, TAKE_CONTENT, &was) < 0 || take_names(r->fresh, TAKE_ALL, &is) < 0)
 		rc = ses_fail(e, "");
 	else
 		rc = exchange(r, &was, &is, e);

@@ -1,5 +1,6 @@
 """The scenarios (tests/scenarios), with the Python package's two faces."""
 import asyncio
+import os
 import re
 
 import boxlib
@@ -28,6 +29,8 @@ def test_scenario(cloche, image, file, scenario, face):
     for need in scenario.get("needs", []):
         if need == "root" and not boxlib.IS_ROOT or need == "user" and boxlib.IS_ROOT:
             pytest.skip(f"needs {'root' if need == 'root' else 'an unprivileged caller'}")
+        if need.startswith("device:") and not os.path.exists(need[7:]):
+            pytest.skip(f"needs {need}")
         if need.startswith("image:") and need not in cloche.loaded:
             sdk.load_image(cloche.home, image(need[6:]).path, need[6:])
             cloche.loaded.add(need)

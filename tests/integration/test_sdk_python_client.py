@@ -16,9 +16,9 @@ import sdk
 
 cloche = sdk.module()
 from cloche import client as client_module  # noqa: E402
-from cloche.aio import AsyncSandbox  # noqa: E402
 from cloche.calls import Work, chunks  # noqa: E402
 from cloche.client import Client, now  # noqa: E402
+from cloche.sandbox import AsyncSandbox, SandboxCore  # noqa: E402
 
 GUARD = 60
 OPEN = {"event": "done", "sandbox": 7, "fault": None, "image": None, "workspace": None, "notes": [], "max_output_bytes": 1000}
@@ -63,8 +63,8 @@ class Peer:
 
     def sandbox(self, **options):
         sandbox = cloche.Sandbox.__new__(cloche.Sandbox)
-        sandbox._it = AsyncSandbox(**options)
-        now(sandbox._it._open(Work(self.client, None)))
+        SandboxCore.__init__(sandbox, **options)
+        now(sandbox._open(Work(self.client, None)))
         return sandbox
 
 
@@ -307,10 +307,10 @@ def test_any_bytes_at_all():
             try:
                 threading.Timer(GUARD, p.client.close).cancel()
                 sandbox = cloche.Sandbox.__new__(cloche.Sandbox)
-                sandbox._it = AsyncSandbox()
+                SandboxCore.__init__(sandbox)
                 end = threading.Timer(0.5, lambda p=p: p.client._queue.put(None))
                 end.start()
-                now(sandbox._it._open(Work(p.client, None)))
+                now(sandbox._open(Work(p.client, None)))
                 end.cancel()
                 assert isinstance(sandbox.run(["x"], on_stdout=lambda b: None), cloche.ExecutionResult)
             except cloche.SandboxError:

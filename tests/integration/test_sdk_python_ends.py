@@ -267,7 +267,7 @@ gc.collect()
 print(until(lambda: not marked()))
 asyncio.run((lambda: (lambda s: s.open())(cloche.AsyncSandbox()))())
 with cloche.Sandbox() as s:
-    print(until(lambda: s._it._work.client and True))
+    print(until(lambda: s._work.client and True))
 """, mark)
     assert out == ["True", "True", "True"]
 
@@ -312,7 +312,7 @@ def test_the_program_is_killed(mark):
     """`cloche serve` dies: its calls raise, its boxes are gone, and the next sandbox has a new one."""
     out, _ = run("""
 sbx = cloche.Sandbox()
-client = sbx._it._work.client
+client = sbx._work.client
 def call():
     try:
         sbx.run(SLEEP)

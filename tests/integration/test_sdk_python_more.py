@@ -89,7 +89,7 @@ def test_policies_do_not_mix(cloche):
 def test_threads_and_asyncio_share_one_program(cloche, sbx):
     async def main():
         async with cloche.AsyncSandbox() as sandbox:
-            return sandbox._work.client is sbx._it._work.client
+            return sandbox._work.client is sbx._work.client
     assert asyncio.run(main())
     mine = [p for p, name in boxlib.children_of(os.getpid()).items() if name == "cloche-serve"]
     assert len(mine) == 1

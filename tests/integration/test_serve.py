@@ -7,6 +7,7 @@ import boxlib
 import pytest
 import serving
 import setups
+import spawner
 
 REQUEST_C = boxlib.ROOT / "src" / "session" / "request.c"
 PROTOCOL = boxlib.ROOT / "docs" / "PROTOCOL.md"
@@ -403,6 +404,9 @@ def check_setup(env):
         old = s.result(s.request("wait", call=before))
         assert old["exit_code"] == 1, "what ran already has the old root"
         assert old["stdout"] == b"new\n", "the workspace is the same one"
+        below = {p: boxlib.children_of(p) for p, name in boxlib.children_of(s.p.pid).items() if name == "cloche"}
+        (holds,) = [p for p, names in below.items() if spawner.HOLDER in names.values()]
+        assert boxlib.wait_for(lambda: list(boxlib.children_of(holds).values()) == [spawner.HOLDER]), "and keeps no boxes ready"
         done = s.ask("setup", sandbox=sb, command="echo some words; echo the reason >&2; exit 3")
         assert done["fault"]["stage"] == "setup" and "the reason" in done["fault"]["message"] and "some words" in done["fault"]["output"]
         assert s.run(sb, "cat", "/opt/made")["stdout"] == b"1\n", "a failed one changes nothing"

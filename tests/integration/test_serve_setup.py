@@ -55,6 +55,17 @@ def test_live_output_of_open_and_setup(serve):
     assert serve.code(sb, "import one, two; print(one.X + two.X)")["stdout"] == b"2\n"
 
 
+def test_the_commands_variables_are_its_own(serve, home):
+    """They say nothing to the programs that make the layer: not where it is kept, nor what a loader is to load."""
+    elsewhere = home.home / "elsewhere"
+    says = {"CLOCHE_HOME": str(elsewhere), "XDG_DATA_HOME": str(elsewhere), "LD_LIBRARY_PATH": str(elsewhere), "MANY": "a\nb = c"}
+    done = serve.ask("open", options={"env": says, "setup": "printenv -0 >/opt/deps/env"})
+    assert done["fault"] is None, done
+    got = serve.run(done["sandbox"], "cat", "/opt/deps/env")["stdout"].decode().split("\0")
+    assert {f"{k}={v}" for k, v in says.items()} <= set(got) and not any(v.startswith("CLOCHE_SETUP") for v in got)
+    assert not elsewhere.exists()
+
+
 def test_none_unless_asked(serve):
     sb = serve.open()
     n = serve.request("setup", sandbox=sb, command=COMMAND % "three")

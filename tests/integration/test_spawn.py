@@ -228,7 +228,7 @@ def test_side_by_side(plain):
 def test_code_of_every_language(plain):
     for language, code, out in [("python", "import sys; print(sys.argv, sys.path[0], __name__, sorted(k for k in globals() if '_' not in k))",
                                  "['-c']  __main__ ['sys']\n"),
-                                ("bash", "a=(1 2); echo ${a[1]} $0; cat", "2 bash\n"), ("sh", "echo $0 $#", "sh 0\n")]:
+                                ("bash", "a=(1 2); echo ${a[1]} $0; cat", "2 bash\n"), ("sh", "echo $0 $#; cat; ls /proc/self/fd", "sh 0\n0\n1\n2\n3\n")]:
         c = plain.code(code, language)
         assert (c.out, c.fault, c.outcome["exit_code"]) == (out, None, 0), c.err
     assert plain.code("exit 3", "bash").outcome["exit_code"] == plain.code("exit 3", "sh").outcome["exit_code"] == 3

@@ -139,3 +139,28 @@ def test_a_stopped_one_holds_nothing_up_for_good():
         os.kill(s.holder(), signal.SIGSTOP)
         s.close()
         s.p.wait(boxlib.HANG)
+
+
+def in_memory(ws, *options):
+    s = Spawner("--workspace", ws, "--own-workspace", *options)
+    assert len(s.brought) == 2
+    for fd in s.brought:
+        os.close(fd)
+    return s
+
+
+def test_a_workspace_in_memory_has_its_size(ws):
+    with in_memory(ws, "--workspace-max", "1m") as s:
+        c = s.run("sh", "-c", "head -c 1000000 /dev/zero >f && echo control; head -c 3000000 /dev/zero >>f; stat -c %s f")
+        assert c.out == f"control\n{1 << 20}\n" and "No space left" in c.err and c.fault is None, c.outcome
+    assert list(ws.iterdir()) == []
+
+
+def test_without_who_holds_it_no_box_has_another_workspace(ws):
+    with in_memory(ws) as s:
+        assert s.run("sh", "-c", "echo kept >f; cat f").out == "kept\n"
+        os.kill(s.holder(), signal.SIGKILL)
+        ends = [s.run("sh", "-c", "cat f; echo more >>f") for _ in range(4)]  # some were built ahead
+        assert all(c.out.startswith("kept\n") or c.fault == "startup_failed" for c in ends), [c.outcome for c in ends]
+        assert ends[-1].outcome["fault"]["stage"] == "workspace"
+    assert list(ws.iterdir()) == []

@@ -270,7 +270,7 @@ START_TEST(setup_words)
 	takes("{\"setup\": \"pip install x\", \"memory_mb\": 100, \"env\": {\"K\": \"secret\"}, \"cpus\": 2}");
 	ck_assert_int_eq(ses_options_setup(&o, NULL, o.setup, 0, &w, &name, &e), 0);
 	ck_assert_str_eq(w.v[0], "setup");
-	ck_assert(word_of(&w, "--image=host") && word_of(&w, "--memory=400m") && word_of(&w, "--timeout=300000ms") && word_of(&w, "--env=K") &&
+	ck_assert(word_of(&w, "--image=host") && word_of(&w, "--memory=400m") && word_of(&w, "--timeout=300000ms") && !word_of(&w, "--env=K") &&
 		  word_of(&w, "--cpus=2"));
 	ck_assert_str_eq(w.v[w.n - 1], "pip install x");
 	ck_assert_str_eq(w.v[w.n - 4], "--");

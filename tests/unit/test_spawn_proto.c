@@ -143,11 +143,12 @@ START_TEST(calls_bring_what_their_flags_say)
 {
 	const struct spawn_fds own = { 0, 1, 2, 0, 1, 2 };
 	int before = count_open();
+	struct spawn_call last;
+	struct spawn_fds f;
 
 	for (unsigned flags = 0; flags < 16; flags++) {
 		const struct spawn_call c = { .kind = SPAWN_CALL, .flags = flags, .timeout_us = flags };
 		struct spawn_call got;
-		struct spawn_fds f;
 
 		ck_assert_int_eq(spawn_send_call(sock[0], &c, &own), 0);
 		ck_assert_int_eq(spawn_recv_call(sock[1], &got, &f), 1);
@@ -161,6 +162,9 @@ START_TEST(calls_bring_what_their_flags_say)
 		spawn_fds_close(&f);
 	}
 	ck_assert_int_eq(count_open(), before);
+	ck_assert_int_eq(spawn_send_retire(sock[0]), 0);
+	ck_assert_int_eq(spawn_recv_call(sock[1], &last, &f), 1);
+	ck_assert(last.kind == SPAWN_RETIRE && f.words == -1 && f.code == -1);
 	close(sock[0]);
 	ck_assert_int_eq(spawn_recv_call(sock[1], &(struct spawn_call){ 0 }, &(struct spawn_fds){ 0 }), 0);
 }

@@ -10,7 +10,7 @@ const { spawn } = require("node:child_process");
 const { existsSync, realpathSync } = require("node:fs");
 const path = require("node:path");
 const errors = require("./errors.js");
-const { Parser, encode, camel, MAX_PAYLOAD } = require("./frames.js");
+const { Parser, frames, camel } = require("./frames.js");
 const { version } = require("../package.json");
 
 const PROTOCOL = 1, OLDEST = [0, 1, 0], HELLO_MS = 60000;
@@ -40,8 +40,8 @@ class Client {
 	#pending = new Map(); // id -> { resolve, reject, onEvent, kept, most }
 	#calls = new Map(); // id of a `start` -> receiver of its events
 	#holds = 0;
-	#tail = Promise.resolve();
-	#room = () => {};
+	#room = () => {}; // called when there is some in the pipe
+	#waiting = null; // for that
 	#stderr = "";
 	#peer = null; // the program's version, after hello
 	features = new Set();
@@ -59,6 +59,7 @@ class Client {
 		});
 		child.on("close", over);
 		for (const stream of [child.stdin, child.stdout, child.stderr]) stream?.on("error", () => {}); // the exit tells
+		child.stdin?.on("drain", () => { this.#waiting = null; this.#room(); });
 		child.stderr?.on("data", (text) => { this.#stderr = (this.#stderr + text).slice(-2000); });
 		child.stdout?.on("data", (chunk) => this.#data(chunk));
 		child.stderr?.unref();
@@ -97,41 +98,25 @@ class Client {
 	request(op, fields, { payload, onEvent, onCall, most = 0, feature } = {}) {
 		if (this.dead) throw new Closed(`the session has ended: ${this.dead.message}`);
 		if (feature && !this.features.has(feature)) throw new Unsupported(`${this.#program}, cloche ${this.#peer}, has no ${feature}: a newer one is needed`);
-		const id = this.#next++, frame = { id, op, ...fields };
-		encode({ ...frame, bytes: MAX_PAYLOAD, more: true }); // too long a line is the caller's error
+		const id = this.#next++, parts = frames({ id, op, ...fields }, payload), first = parts.next().value;
 		const done = new Promise((resolve, reject) => {
 			this.#pending.set(id, { resolve, reject, onEvent, kept: 0, most: most + MOST_KEPT });
 		});
 		this.hold();
 		if (onCall) this.#calls.set(id, onCall);
-		this.#parts(frame, payload);
+		this.#send(id, first, parts);
 		return { id, done };
 	}
 	/* Without an answer. */
 	tell(op, fields) {
-		if (!this.dead) this.#write(encode({ id: this.#next++, op, ...fields }));
+		for (const frame of frames({ id: this.#next++, op, ...fields })) this.#write(frame);
 	}
-
-	async #parts(frame, payload) {
-		if (!payload?.length) return this.#write(encode(payload ? { ...frame, bytes: 0 } : frame));
-		for (let at = 0; at < payload.length && this.#pending.has(frame.id); at += MAX_PAYLOAD) {
-			const part = payload.subarray(at, at + MAX_PAYLOAD);
-			const head = at ? { id: frame.id, op: "more" } : frame, more = at + part.length < payload.length;
-			await this.#write(encode({ ...head, bytes: part.length, ...((at || more) && { more }) }), part);
-		}
+	/* Whoever has more frames waits until the pipe has taken those before. */
+	async #send(id, frame, rest) {
+		for (; frame && this.#pending.has(id); frame = rest.next().value)
+			if (!this.#write(frame)) await (this.#waiting ??= new Promise((resolve) => { this.#room = resolve; }));
 	}
-	#write(...buffers) {
-		return this.#tail = this.#tail.then(() => new Promise((resolve) => {
-			const { stdin } = this.#child;
-			if (this.dead || !stdin) return resolve();
-			stdin.cork();
-			const room = buffers.map((b) => stdin.write(b)).pop();
-			stdin.uncork();
-			if (room) return resolve();
-			this.#room = resolve;
-			stdin.once("drain", resolve);
-		}));
-	}
+	#write(frame) { return this.dead || (this.#child.stdin?.write(frame) ?? true); }
 
 	#data(chunk) {
 		try {
@@ -242,4 +227,4 @@ async function connect() {
 	return shared;
 }
 
-module.exports = { connect, Live, program, MAX_PAYLOAD };
+module.exports = { connect, Live, program };

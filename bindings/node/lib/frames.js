@@ -8,7 +8,7 @@ const { ProtocolError, OptionError, TooLarge } = require("./errors.js");
 const MAX_LINE = 65536, MAX_PAYLOAD = 1 << 20, MAX_DEPTH = 16;
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-const camel = (name) => name.replace(/_([a-z0-9])/g, (_, c) => c.toUpperCase());
+const camel = (name) => (name.includes("_") ? name.replace(/_([a-z0-9])/g, (_, c) => c.toUpperCase()) : name);
 const snake = (name) => name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
 /* The same of every key in a value of ours; a value whose keys are the caller's (env, mounts) does not come here. */
 function camelKeys(value) {
@@ -47,49 +47,50 @@ function encode(frame) {
 	return line;
 }
 
+/* What a request is sent as: the first frame, and a payload in parts that a frame may have. */
+function* frames(head, payload) {
+	if (!payload) yield encode(head);
+	for (let at = 0; payload && (at === 0 || at < payload.length); at += MAX_PAYLOAD) {
+		const part = payload.subarray(at, at + MAX_PAYLOAD), more = at + part.length < payload.length;
+		yield Buffer.concat([encode({ ...head, bytes: part.length, ...((at || more) && { more }) }), part]);
+		head = { id: head.id, op: "more" };
+	}
+}
+
 class Parser {
 	#onFrame;
-	#line = []; // pieces of a line without its end
-	#length = 0;
+	#chunks = [];
+	#have = 0; // bytes in them
+	#need = 1; // how many have to be there before anything can be made of them
 	#frame = null; // waits for its payload
-	#payload = null;
-	#have = 0;
 
 	constructor(onFrame) { this.#onFrame = onFrame; }
 
 	push(chunk) {
-		for (let at = 0; at < chunk.length;) at = this.#frame ? this.#bytes(chunk, at) : this.#header(chunk, at);
+		this.#chunks.push(chunk);
+		this.#have += chunk.length;
+		while (this.#have >= this.#need) {
+			const all = this.#chunks.length === 1 ? this.#chunks[0] : Buffer.concat(this.#chunks, this.#have);
+			const used = this.#frame ? this.#payload(all) : this.#line(all);
+			this.#chunks = [all.subarray(used)];
+			this.#have -= used;
+		}
 	}
-	/* Is nothing begun? */
-	get idle() { return this.#frame === null && this.#length === 0; }
-
-	#header(chunk, at) {
-		const end = chunk.indexOf(10, at);
-		const piece = chunk.subarray(at, end < 0 ? chunk.length : end);
-		this.#length += piece.length;
-		if (this.#length + 1 > MAX_LINE) throw new ProtocolError(`a line of more than ${MAX_LINE} bytes`);
-		this.#line.push(piece);
-		if (end < 0) return chunk.length;
-		const line = this.#line.length === 1 ? piece : Buffer.concat(this.#line);
-		[this.#line, this.#length] = [[], 0];
-		const frame = parse(line);
-		if (frame.bytes > 0) {
-			this.#frame = frame;
-			this.#payload = new Uint8Array(frame.bytes);
-			this.#have = 0;
-		} else this.#onFrame(frame, new Uint8Array(0));
+	/* Each returns how much it has used. */
+	#line(all) {
+		const end = all.indexOf(10);
+		if (end >= MAX_LINE || (end < 0 && all.length >= MAX_LINE)) throw new ProtocolError(`a line of more than ${MAX_LINE} bytes`);
+		this.#need = all.length + 1;
+		if (end < 0) return 0;
+		this.#frame = parse(all.subarray(0, end));
+		this.#need = this.#frame.bytes;
 		return end + 1;
 	}
-	#bytes(chunk, at) {
-		const piece = chunk.subarray(at, at + this.#payload.length - this.#have);
-		this.#payload.set(piece, this.#have);
-		this.#have += piece.length;
-		if (this.#have === this.#payload.length) {
-			const [frame, payload] = [this.#frame, this.#payload];
-			this.#frame = this.#payload = null;
-			this.#onFrame(frame, payload);
-		}
-		return at + piece.length;
+	#payload(all) {
+		const [frame, payload] = [this.#frame, new Uint8Array(all.subarray(0, this.#need))], used = this.#need;
+		[this.#frame, this.#need] = [null, 1];
+		this.#onFrame(frame, payload);
+		return used;
 	}
 }
 
@@ -111,4 +112,4 @@ function shallow(value, left) {
 	return typeof value !== "object" || value === null || (left > 0 && Object.values(value).every((v) => shallow(v, left - 1)));
 }
 
-module.exports = { Parser, encode, unicode, text, plain, camel, snake, camelKeys, MAX_PAYLOAD };
+module.exports = { Parser, frames, unicode, text, plain, camel, snake, camelKeys, MAX_PAYLOAD };

@@ -31,11 +31,7 @@ function content(piece, option) {
 	throw new OptionError(`${option}: text or a Uint8Array, not ${piece === null ? "null" : typeof piece}`, { option });
 }
 /* The size of a terminal. */
-function terminal(pty) {
-	if (!Array.isArray(pty)) return pty === true ? { rows: 24, cols: 80 } : pty || null;
-	const [rows, cols] = pty;
-	return { rows, cols };
-}
+const terminal = (pty) => (Array.isArray(pty) ? { rows: pty[0], cols: pty[1] } : pty === true ? { rows: 24, cols: 80 } : pty || null);
 const absent = (value) => value === undefined || value === null;
 
 function throwIfAborted(signal, result) {
@@ -84,6 +80,8 @@ class Task {
 		if (this.#live && !stream) this.#delivered = this.#deliver();
 		return done;
 	}
+	/* Both. */
+	async run(op, given, extra, made) { return this.finish(this.begin(op, given, extra), made); }
 	/* What it has come to, when `done` has; or the reason why there is nothing. */
 	async finish(done, made = (frame) => this.#kept.result(frame.outcome)) {
 		const { signal } = this.#options;
@@ -139,23 +137,19 @@ class Task {
 		let over = false;
 		// Who waits for the next piece would do so for ever once the call has ended: a stream is closed, as `for await` would.
 		this.#stopInput = () => {
-			if (over) return;
+			if (!over && typeof given.destroy === "function") given.destroy();
+			else if (!over) Promise.resolve(steps.return?.()).catch(() => {});
 			over = true;
-			if (typeof given.destroy === "function") given.destroy();
-			else Promise.resolve(steps.return?.()).catch(() => {});
 		};
 		try {
-			for (let step; !over && !(step = await steps.next()).done;) {
-				const bytes = content(step.value, "stdin");
-				if (!over && !await this.write(bytes, false)) this.#stopInput();
-			}
+			for (let step; !over && !(step = await steps.next()).done;)
+				if (!over && !await this.write(content(step.value, "stdin"), false)) this.#stopInput();
 			if (!over) await this.write(NOTHING, true);
-			over = true;
 		} catch (error) {
 			if (!over) this.#wrong ??= { error };
-			over = true;
 			this.cancel();
 		}
+		over = true;
 	}
 	/* Did the command take all of it? Not when it has closed its input, or has ended. */
 	async write(bytes, eof) {

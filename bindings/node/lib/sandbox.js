@@ -61,12 +61,8 @@ class Sandbox {
 		throwIfAborted(signal);
 		this.#client = await connect();
 		const task = new Task(this.#client, { signal, onProgress: this.#options.onProgress });
-		try {
-			await task.finish(task.begin("open", { options: this.#sent }), (done) => this.#is(done));
-		} catch (e) {
-			await this.#drop().catch(() => {});
-			throw e;
-		}
+		const failed = async (e) => { await this.#drop().catch(() => {}); throw e; };
+		await task.run("open", { options: this.#sent }, {}, (done) => this.#is(done)).catch(failed);
 	}
 	#is({ sandbox, ...about }) {
 		this.#id = sandbox;
@@ -74,13 +70,9 @@ class Sandbox {
 		forgotten.register(this, { client: this.#client, sandbox }, this);
 	}
 	/* All its boxes are ended, and what it had on the disk is removed; a workspace that was named stays. */
-	close() { return this.#closing ??= this.#close(); }
+	close() { return this.#closing ??= Promise.resolve(this.#opening).catch(() => {}).then(() => this.#drop()); }
 	destroy() { return this.close(); }
 	[Symbol.asyncDispose ?? Symbol("Symbol.asyncDispose")]() { return this.close(); }
-	async #close() {
-		await this.#opening?.catch(() => {});
-		await this.#drop();
-	}
 	async #drop() {
 		const sandbox = this.#id;
 		this.#id = 0;
@@ -98,14 +90,12 @@ class Sandbox {
 		const { language, ...rest } = only(options, [...CALL_OPTIONS, "language"], "runCode");
 		return this.#call("run_code", rest, { language }, Buffer.from(unicode(code, "code")));
 	}
-	async run(argv, options = {}) {
-		return this.#call("run", only(options, CALL_OPTIONS, "run"), {}, words(argv, "run"));
-	}
+	async run(argv, options = {}) { return this.#call("run", only(options, CALL_OPTIONS, "run"), {}, words(argv, "run")); }
 	async #call(op, options, given, payload) {
 		const { onStdout = this.#options.onStdout, onStderr = this.#options.onStderr, stdin } = options;
 		if (stdin === true) throw new OptionError("stdin: what to send, not true: only start() gives somebody who writes later", { option: "stdin" });
 		const task = new Task(await this.#ready(options.signal), { ...options, onStdout, onStderr }, this);
-		return task.finish(task.begin(op, { sandbox: this.#id, ...given }, { payload, feature: op, most: this.#most() }));
+		return task.run(op, { sandbox: this.#id, ...given }, { payload, feature: op, most: this.#most() });
 	}
 	async start(argv, options = {}) {
 		const payload = words(argv, "start");
@@ -145,11 +135,10 @@ class Sandbox {
 
 	async snapshot(file, options = {}) {
 		const given = { file: absolute(file), ...only(options, ["format"], "snapshot") };
-		return (await this.#ask("snapshot", given, { feature: "snapshot" })).size;
+		const { size, files, left_out } = await this.#ask("snapshot", given, { feature: "snapshot" });
+		return camelKeys({ size, files, left_out });
 	}
-	async restore(file) {
-		await this.#ask("restore", { file: absolute(file) }, { feature: "snapshot" });
-	}
+	async restore(file) { await this.#ask("restore", { file: absolute(file) }, { feature: "snapshot" }); }
 	/* Another one with the same options and a copy of the workspace. */
 	async fork() {
 		const other = new Sandbox(this.#options), done = await this.#ask("fork", {}, { feature: "fork" });
@@ -161,8 +150,8 @@ class Sandbox {
 	async setup(command, options = {}) {
 		const given = only(options, ["timeoutS", "onProgress", "signal"], "setup");
 		const task = new Task(await this.#ready(given.signal), given, this);
-		const done = task.begin("setup", { sandbox: this.#id, command: text(command, "command") }, { feature: "setup" });
-		return task.finish(done, ({ layer, found, fault }) => camelKeys({ layer, found, fault }));
+		const made = ({ layer, found, fault }) => camelKeys({ layer, found, fault });
+		return task.run("setup", { sandbox: this.#id, command: text(command, "command") }, { feature: "setup" }, made);
 	}
 	/* What the program says of it: its options as they hold, its image, its limits. */
 	async info() {
@@ -174,13 +163,8 @@ class Sandbox {
 
 /* Closes a sandbox behind `work`, however that ends; what `work` throws is told before what closing does. */
 async function closing(sandbox, work) {
-	let result;
-	try {
-		result = await work(sandbox);
-	} catch (e) {
-		await sandbox.close().catch(() => {});
-		throw e;
-	}
+	const failed = async (e) => { await sandbox.close().catch(() => {}); throw e; };
+	const result = await Promise.resolve(sandbox).then(work).catch(failed);
 	await sandbox.close();
 	return result;
 }

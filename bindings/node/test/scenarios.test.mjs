@@ -144,7 +144,7 @@ async function take(step, where, { names, live, close }) {
 	check(step.expect ?? {}, got, where);
 }
 
-const lacks = (need) => (need === "root" ? process.geteuid() !== 0 : need === "user" ? process.geteuid() === 0 : need === "gone" || !images.includes(need.slice(6)));
+const lacks = (need) => (need === "root" ? process.geteuid() !== 0 : need === "user" ? process.geteuid() === 0 : need.startsWith("device:") ? !existsSync(need.slice(7)) : need === "gone" || !images.includes(need.slice(6)));
 for (const name of readdirSync(directory).filter((n) => n.endsWith(".json")).sort())
 	for (const scenario of JSON.parse(readFileSync(path.join(directory, name), "utf8"))) {
 		const file = path.basename(name, ".json"), lacking = (scenario.needs ?? []).filter(lacks);

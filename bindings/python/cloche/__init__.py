@@ -6,13 +6,12 @@
         sbx.write_file("data.csv", "a,b\\n")
         result = sbx.run(["wc", "-l", "data.csv"])
 """
-from .aio import AsyncProcess, AsyncSandbox
 from .client import shutdown, version
 from .errors import (AlreadyExists, Busy, Cancelled, Closed, FaultError, MountRefused, NotFound, OptionError, PathRefused, ProtocolError,
                      SandboxError, SystemFault, TooLarge, Unsupported)
 from .options import CallOptions, Options
-from .sandbox import Process, Sandbox, run, run_code
-from .types import Address, Cut, Denial, ExecutionResult, FileInfo, Limit, Result, SandboxFault, SetupResult, Usage
+from .sandbox import AsyncProcess, AsyncSandbox, Process, Sandbox, run, run_code
+from .types import Address, Cut, Denial, ExecutionResult, FileInfo, Limit, Result, SandboxFault, SetupResult, Snapshot, Usage
 
 DEFAULT_TMPFS_MB = 64
 """The size of /tmp when the option `tmpfs` is not given, at most half of the memory."""
@@ -21,6 +20,6 @@ __version__ = version
 __all__ = [
     "Address", "AlreadyExists", "AsyncProcess", "AsyncSandbox", "Busy", "CallOptions", "Cancelled", "Closed", "Cut", "DEFAULT_TMPFS_MB", "Denial",
     "ExecutionResult", "FaultError", "FileInfo", "Limit", "MountRefused", "NotFound", "OptionError", "Options", "PathRefused", "Process",
-    "ProtocolError", "Result", "Sandbox", "SandboxError", "SandboxFault", "SetupResult", "SystemFault", "TooLarge", "Unsupported", "Usage",
+    "ProtocolError", "Result", "Sandbox", "SandboxError", "SandboxFault", "SetupResult", "Snapshot", "SystemFault", "TooLarge", "Unsupported", "Usage",
     "run", "run_code", "shutdown", "version",
 ]

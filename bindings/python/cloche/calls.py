@@ -1,16 +1,84 @@
-"""What calls are made of: their words and bytes, requests that somebody waits for, callbacks, live output."""
+"""What calls are made of: requests that somebody waits for, what is asked with them, and two faces over one implementation."""
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import os
 import threading
-from typing import Any, Callable, Iterable, List, Optional, Tuple, Union, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Generic, Iterable, List, Mapping, Optional, TypeVar, cast, overload
 
 from .client import PAYLOAD, Client, Frame, Mailbox, now
-from .errors import OptionError, SandboxError, error_of
-from .options import Callback
-from .types import Json
+from .errors import NotFound, OptionError, SandboxError
+from .types import ExecutionResult, Json, read
+
+T = TypeVar("T")
+
+
+class Blocking:
+    """Of a class with this face, `both` methods hold up the thread; it is closed at the end of a `with`."""
+    _leave: Any
+
+    def __enter__(self: T) -> T:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._leave()
+
+
+class Async:
+    """Of a class with this face, `both` methods are coroutines; it is closed at the end of an `async with`."""
+    _leave: Any
+
+    async def __aenter__(self: T) -> T:
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        await self._leave()
+
+
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+    P = ParamSpec("P")
+
+    class both(Generic[P, T]):
+        def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None: ...
+        @overload
+        def __get__(self, it: Blocking, owner: Any) -> Callable[P, T]: ...
+        @overload
+        def __get__(self, it: Async, owner: Any) -> Callable[P, Coroutine[Any, Any, T]]: ...
+        @overload
+        def __get__(self, it: None, owner: Any) -> Any: ...
+        def __get__(self, it: Any, owner: Any) -> Any: ...
+else:
+    class both:
+        """An `async def` method of what two faces share. The blocking one runs it to its end, since its mailboxes hold up the thread."""
+
+        def __init__(self, method):
+            self.method = method
+            self.blocking = functools.wraps(method)(lambda *args, **options: now(method(*args, **options)))
+
+        def __get__(self, it, owner):
+            return (self.blocking if issubclass(owner, Blocking) else self.method).__get__(it, owner)
+
+
+def plain(value: Any, name: str, depth: int = 0) -> Any:
+    """`value` as JSON can say it: paths become strings, tuples lists. What can't be said would end the session for everybody."""
+    if isinstance(value, Mapping) and depth < 12:
+        return {plain(k, name): plain(v, name, depth + 1) for k, v in cast("Json", value).items()}
+    if isinstance(value, (list, tuple)) and depth < 12:
+        return [plain(v, name, depth + 1) for v in cast("List[Any]", value)]
+    wrong, value = "", cast(Any, os.fspath(cast(Any, value)) if isinstance(value, os.PathLike) else value)
+    if isinstance(value, str):
+        wrong = "a NUL byte is in it" if "\0" in value else "it is no UTF-8" if value.encode(errors="ignore").decode() != value else ""
+    elif isinstance(value, (int, float)):
+        wrong = "" if abs(value) < 1 << 63 else f"{value} is no number that can be sent"
+    elif value is not None:
+        wrong = f"a {type(value).__name__} can't be sent" if depth < 12 else "nested too deeply"
+    if wrong:
+        raise OptionError(f"{name}: {wrong}", option=name)
+    return value
 
 
 def words(argv: Any) -> bytes:
@@ -20,32 +88,74 @@ def words(argv: Any) -> bytes:
             raise TypeError('a list of words, such as ["sh", "-c", "echo hello"]')
         listed = [os.fsencode(w) for w in argv]
     except TypeError as why:
-        raise OptionError(f"argv: {why}", "option", "argv", "a list of words") from None
+        raise OptionError(f"argv: {why}", option="argv", allowed="a list of words") from None
     if any(b"\0" in w for w in listed):
-        raise OptionError("argv: a NUL byte is in it", "option", "argv")
+        raise OptionError("argv: a NUL byte is in it", option="argv")
     return b"".join(w + b"\0" for w in listed)
 
 
 def octets(data: Any, name: str) -> bytes:
     """Bytes of what a user calls data."""
-    if isinstance(data, str):
-        try:
-            return data.encode()
-        except UnicodeError:
-            raise OptionError(f"{name}: it is no UTF-8", "option", name) from None
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, (bytearray, memoryview)):
-        return bytes(cast("bytearray", data))
-    raise OptionError(f"{name}: bytes or str, not a {type(data).__name__}", "option", name, "bytes, str")
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(cast("bytes", data))
+    if not isinstance(data, str):
+        raise OptionError(f"{name}: bytes or str, not a {type(data).__name__}", option=name, allowed="bytes, str")
+    try:
+        return data.encode()
+    except UnicodeError:
+        raise OptionError(f"{name}: it is no UTF-8", option=name) from None
 
 
 def chunks(source: Any) -> Iterable[Any]:
     """What a file or an iterable gives, as it gives it."""
-    if hasattr(source, "read"):
-        read = getattr(source, "read1", source.read)
-        return iter(lambda: read(65536) or b"", b"")
-    return source
+    read = getattr(source, "read1", getattr(source, "read", None))
+    return source if read is None else iter(lambda: read(65536) or b"", b"")
+
+
+def beside(loop: Optional[asyncio.AbstractEventLoop], coroutine: Coroutine[Any, Any, None]) -> Any:
+    """Runs it in a task of the loop; or, without one, in a thread."""
+    if loop is not None:
+        return loop.create_task(coroutine)
+    thread = threading.Thread(target=now, args=(coroutine,), name="cloche", daemon=True)
+    thread.start()
+    return thread
+
+
+class Events:
+    """What the events of a call bring: live output goes to its callbacks, the rest is kept for its result."""
+
+    def __init__(self, on_stdout: Any, on_stderr: Any) -> None:
+        self.to = {"stdout": on_stdout, "stderr": on_stderr}
+        self.wanted = bool(on_stdout or on_stderr) or None
+        self.failed: Optional[BaseException] = None  # the first that a callback raised
+        self.output = {"stdout": bytearray(), "stderr": bytearray()}
+        self.told: "dict[str, list[Any]]" = {"files": [], "denied": [], "notes": []}
+
+    async def add(self, frame: Frame) -> None:
+        head, event = frame.head, frame.head["event"]
+        if event in self.to and self.to[event] is not None and self.failed is None:
+            try:
+                done = self.to[event](frame.payload)
+                if inspect.isawaitable(done):
+                    await done
+            except Exception as why:
+                self.failed = why
+        elif event == "output":
+            self.output.get(read(str, head, "stream"), bytearray()).extend(frame.payload)
+        elif event == "files":
+            self.told["files"] += cast("List[Any]", read(list, head, "files"))
+        elif event in ("denied", "note"):
+            self.told["denied" if event == "denied" else "notes"].append(head.get("denied" if event == "denied" else "text"))
+
+    def result(self, head: Json) -> ExecutionResult:
+        out, err = (bytes(b) for b in self.output.values())
+        kept = {"stdout": out.decode("utf-8", "replace"), "stderr": err.decode("utf-8", "replace"), "stdout_bytes": out, "stderr_bytes": err}
+        return read(ExecutionResult, {"duration_ms": 0, **read(dict, head, "outcome"), **kept, **self.told})
+
+    def checked(self, result: ExecutionResult) -> ExecutionResult:
+        if self.failed is not None:
+            raise self.failed
+        return result
 
 
 class Work:
@@ -55,143 +165,68 @@ class Work:
         self.client, self.loop = to, loop
 
     def mailbox(self, room: int = 0, lives_on: bool = False) -> Mailbox:
-        return Mailbox(self.loop, room, lives_on)
+        return Mailbox(self.client, self.loop, room, lives_on)
 
-    async def ask(self, head: Json, payload: Union[bytes, memoryview, None] = None, room: int = 0,
-                  each: Optional[Callable[[Frame], None]] = None) -> Json:
-        """The head of the `done` that a request gets; `each` sees its other frames."""
-        box = self.mailbox(room)
+    async def ask(self, op: str, fields: Json, payload: Optional[bytes] = None, each: Optional[Callable[[Frame], Any]] = None,
+                  box: Optional[Mailbox] = None, stdin: Any = None) -> Json:
+        """The head of the `done` that a request gets; `each` sees its other frames. When it raises, nothing of the request runs any more."""
+        box, feeding = box or self.mailbox(), None
         try:
-            self.client.request(box, head, payload)
-            while True:
-                frame = await box.get()
-                if "error" in frame.head:
-                    raise error_of(frame.head["error"])
-                if frame.head.get("event") == "done":
-                    return frame.head
-                if frame.head.get("event") in ("stdout", "stderr"):
-                    self.client.took(box, len(frame.payload))
-                if each:
-                    each(frame)
+            self.client.request(box, {"op": op, **{k: plain(v, k) for k, v in fields.items() if v is not None}}, payload)
+            if stdin is not None:
+                feeding = self.feed(box.id, stdin, box.put)
+            return await box.done(each)
         except BaseException as why:
-            await self.cancel(box, why)
+            if self.client.forget(box.id) and self.client.error is None:
+                await self._cancel(box.id, why)
             raise
+        finally:
+            if isinstance(feeding, asyncio.Task):
+                feeding.cancel()
 
-    async def cancel(self, of: Mailbox, why: Optional[BaseException] = None) -> None:
-        """When this returns, nothing of that request runs any more: also when whoever waits is cancelled once more."""
-        number = of.id
-        if not self.client.forget(number) or self.client.error is not None:
-            return
+    async def _cancel(self, call: int, why: BaseException) -> None:
+        """Waits for the end of a call; also when whoever does so is cancelled once more."""
         if isinstance(why, GeneratorExit):
-            self.client.post({"op": "cancel", "call": number})  # nobody may wait here
-            return
+            return self.client.post({"op": "cancel", "call": call})  # nobody may wait here
         box = self.mailbox()
-        try:
-            self.client.request(box, {"op": "cancel", "call": number})
+        with suppress(SandboxError):  # it had ended, or the session has
+            self.client.request(box, {"op": "cancel", "call": call})
             while True:
-                try:
-                    await self.client.answer(box)
+                with suppress(asyncio.CancelledError):
+                    await box.done()
                     return
-                except asyncio.CancelledError:
-                    pass
-        except SandboxError:
-            pass  # it had ended, or the session has
 
-    def feed(self, call: int, source: Any, failed: Callable[[BaseException], None]) -> Any:
-        """Gives a file or an iterable to a call's stdin, in a thread or a task of its own, since it may keep us waiting. Returns the task."""
-        async def async_feed() -> None:
-            try:
-                async for chunk in source:
-                    await self.stdin(call, chunk)
-                await self.stdin(call, b"", True)
-            except SandboxError as why:
-                if isinstance(why, OptionError):
-                    failed(why)
-            except Exception as why:
-                failed(why)
-
-        def thread_feed() -> None:
-            blocking = Work(self.client, None)
-            try:
-                for chunk in chunks(source):
-                    now(blocking.stdin(call, chunk))
-                now(blocking.stdin(call, b"", True))
-            except SandboxError as why:  # the call has ended, as a rule
-                if isinstance(why, OptionError):
-                    failed(why)
-            except BaseException as why:
-                failed(why)
-
-        if hasattr(source, "__aiter__"):
-            if self.loop is None:
-                raise OptionError("stdin: an async iterable is for AsyncSandbox", "option", "stdin", "bytes, str, a file, an iterable")
-            return self.loop.create_task(async_feed())
-        if not hasattr(source, "read") and not hasattr(source, "__iter__"):
-            raise OptionError(f"stdin: a {type(source).__name__} can't be read", "option", "stdin", "bytes, str, a file, an iterable")
-        threading.Thread(target=thread_feed, name="cloche-stdin", daemon=True).start()
-        return None
+    async def end(self, call: int) -> None:
+        with suppress(NotFound):
+            await self.ask("cancel", {"call": call})
 
     async def stdin(self, call: int, data: Any, eof: bool = False) -> None:
-        """Returns when the command's stdin took it all. A part that could not be taken ends it quietly: nobody reads there any more."""
+        """Returns when the command's stdin took it all, or nobody reads there any more."""
         view = memoryview(octets(data, "stdin"))
-        parts = [view[i:i + PAYLOAD] for i in range(0, len(view), PAYLOAD)] or ([view] if eof else [])
-        for i, part in enumerate(parts):
-            await self.ask({"op": "stdin", "call": call, **({"eof": True} if eof and i == len(parts) - 1 else {})}, part)
+        for at in range(0, len(view) or eof, PAYLOAD):
+            last = eof and at + PAYLOAD >= len(view)
+            await self.ask("stdin", {"call": call, "eof": last or None}, bytes(view[at:at + PAYLOAD]))
 
+    def feed(self, call: int, source: Any, failed: Callable[[BaseException], None]) -> Any:
+        """Gives bytes, a file or an iterable to a call's stdin. What may keep us waiting is read in a thread or a task of its own."""
+        if isinstance(source, (str, bytes, bytearray, memoryview)):
+            source = [octets(source, "stdin")]
+            if len(source[0]) <= PAYLOAD:
+                return self.client.post({"op": "stdin", "call": call, "eof": True}, source[0])
+        loop = self.loop if hasattr(source, "__aiter__") else None
+        if loop is None and not hasattr(source, "read") and not hasattr(source, "__iter__"):
+            raise OptionError(f"stdin: a {type(source).__name__} can't be read here", option="stdin", allowed="bytes, str, a file, an iterable")
+        return beside(loop, Work(self.client, loop)._feed(call, source, failed))
 
-class Live:
-    """Callbacks of a call, and the first exception of one."""
-
-    def __init__(self, out: Optional[Callback], err: Optional[Callback]) -> None:
-        self.to = {"stdout": out, "stderr": err}
-        self.wanted = bool(out or err)
-        self.failed: Optional[Exception] = None
-
-    async def give(self, stream: str, data: bytes) -> None:
-        call = self.to[stream]
-        if call is None or self.failed is not None:
-            return
+    async def _feed(self, call: int, source: Any, failed: Callable[[BaseException], None]) -> None:
         try:
-            done = call(data)
-            if inspect.isawaitable(done):
-                await done
-        except Exception as why:
-            self.failed = why
-
-
-class Output:
-    """Live output of a process that runs in the background."""
-
-    def __init__(self, work: Work, box: Mailbox, live: Live, stream: bool, early: List[Frame]) -> None:
-        self.work, self.box, self.live, self.ended = work, box, live, not stream
-        self.early = early  # what came before it was known to run
-        self.pump: Any = None
-        if live.wanted and work.loop is not None:
-            self.pump = work.loop.create_task(self.pour())
-        elif live.wanted:
-            self.pump = threading.Thread(target=lambda: now(self.pour()), name="cloche-output", daemon=True)
-            self.pump.start()
-
-    async def next(self) -> Optional[Tuple[str, bytes]]:
-        while not self.ended:
-            frame = self.early.pop(0) if self.early else await self.box.get()
-            event = frame.head.get("event")
-            if event in ("stdout", "stderr"):
-                self.work.client.took(self.box, len(frame.payload))
-                return event, frame.payload
-            self.ended = event == "ended"
-        return None
-
-    async def pour(self) -> None:
-        try:
-            while (part := await self.next()) is not None:
-                await self.live.give(*part)
-        except SandboxError:
-            pass  # the session has ended: `wait` says so
-
-    async def poured(self) -> None:
-        """Returns when the callbacks have it all."""
-        if isinstance(self.pump, threading.Thread):
-            self.pump.join()
-        elif self.pump is not None:
-            await self.pump
+            if self.loop is not None:
+                async for chunk in source:
+                    await self.stdin(call, chunk)
+            else:
+                for chunk in chunks(source):
+                    await self.stdin(call, chunk)
+            await self.stdin(call, b"", True)
+        except BaseException as why:
+            if isinstance(why, OptionError) or not isinstance(why, (SandboxError, asyncio.CancelledError)):  # as when the call has ended
+                failed(why)

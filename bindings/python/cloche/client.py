@@ -18,13 +18,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-import weakref
 from collections import deque
-from typing import Any, List, Mapping, NamedTuple, Optional, Union, cast
+from contextlib import suppress
+from functools import partial
+from typing import Any, BinaryIO, Callable, List, NamedTuple, Optional, Union, cast
 
-from .errors import Closed, OptionError, ProtocolError, SandboxError, SystemFault, TooLarge, Unsupported, error_of
-from .types import Json, any_of, get, items
+from .errors import Closed, ProtocolError, SandboxError, SystemFault, TooLarge, Unsupported, error_of
+from .types import Json, read
 
 version = "0.1.0"
 OLDEST = "0.1.0"  # the first program whose `serve` has all that this package asks for
@@ -32,8 +32,8 @@ PROTOCOL = 1
 LINE = 65536  # bytes of a frame's line, with its newline
 PAYLOAD = 1 << 20
 WINDOW = 1 << 20  # live output of a call on its way to whoever takes it
+LIVE = ("stdout", "stderr")
 TEXT = 256 << 20  # of all lines that answer one request
-encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Frame(NamedTuple):
@@ -41,99 +41,51 @@ class Frame(NamedTuple):
     payload: bytes
 
 
-def plain(value: Any, name: str, depth: int = 0) -> Any:
-    """`value` as JSON can say it: paths become strings, tuples lists. What can't be said would end the session for everybody."""
-    if depth > 12:
-        raise OptionError(f"{name}: nested too deeply", "option", name)
-    if isinstance(value, os.PathLike):
-        value = os.fspath(cast("os.PathLike[str]", value))
-    if isinstance(value, str):
-        if "\0" in value:
-            raise OptionError(f"{name}: a NUL byte is in it", "option", name)
-        try:
-            value.encode()
-        except UnicodeError:
-            raise OptionError(f"{name}: {value!r} is no UTF-8", "option", name) from None
-    elif isinstance(value, Mapping):
-        return {plain(k, name): plain(v, name, depth + 1) for k, v in cast("Mapping[Any, Any]", value).items()}
-    elif isinstance(value, (list, tuple)):
-        return [plain(v, name, depth + 1) for v in cast("List[Any]", value)]
-    elif isinstance(value, (int, float)):
-        if not abs(value) < 1 << 63:
-            raise OptionError(f"{name}: {value} is no number that can be sent", "option", name)
-    elif value is not None:
-        raise OptionError(f"{name}: a {type(value).__name__} can't be sent", "option", name)
-    return value
+class Hello(NamedTuple):
+    protocol: int
+    version: str
 
 
 class Mailbox:
     """What answers one request. With a loop, `get` waits as coroutines do; without, it holds up the thread."""
 
-    def __init__(self, loop: Optional[asyncio.AbstractEventLoop], room: int = 0, lives_on: bool = False) -> None:
-        self.id, self.loop, self.lives_on = 0, loop, lives_on
+    def __init__(self, to: Client, loop: Optional[asyncio.AbstractEventLoop] = None, room: int = 0, lives_on: bool = False) -> None:
+        self.id, self.client, self.loop, self.lives_on = next(to.ids), to, loop, lives_on
         self.room, self.text = room, TEXT  # how much more may come, in payloads and in lines
-        self.received = self.taken = self.acked = 0  # of live output
+        self.received = self.acked = self.due = 0  # of live output; what is due was given to its reader
         self._queue: Any = asyncio.Queue() if loop else queue.SimpleQueue()
+        self._put: Any = partial(loop.call_soon_threadsafe, self._queue.put_nowait) if loop else self._queue.put
 
     def put(self, item: Union[Frame, BaseException]) -> None:
         """Of any thread."""
-        if self.loop is None:
-            self._queue.put(item)
-        else:
-            try:
-                self.loop.call_soon_threadsafe(self._queue.put_nowait, item)
-            except RuntimeError:
-                pass  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._put(item)
 
     async def get(self, timeout: Optional[float] = None) -> Frame:
+        """The next frame; what is an error raises. Who asks for it has done with the one before."""
+        if self.due >= WINDOW // 8 and self.client.error is None:
+            size, self.acked, self.due = self.due, self.acked + self.due, 0  # before more can come
+            self.client.post({"op": "ack", "call": self.id, "size": size})
         try:
-            if self.loop is None:
-                item = self._queue.get(timeout=timeout)
-            else:
-                item = await (self._queue.get() if timeout is None else asyncio.wait_for(self._queue.get(), timeout))
+            item = await asyncio.wait_for(self._queue.get(), timeout) if self.loop else self._queue.get(timeout=timeout)
         except (queue.Empty, asyncio.TimeoutError):
             raise TimeoutError("it has not ended yet") from None
         if isinstance(item, BaseException):
             self.put(item)  # for whoever asks again
             raise item
+        if item.head.get("error") is not None:
+            raise error_of(item.head["error"])
+        if item.head["event"] in LIVE:
+            self.due += len(item.payload)
         return item
 
-
-class Source:
-    """Lines and payloads from a descriptor. It has no lock, so that a fork can't leave one behind."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd, self._buffer = fd, bytearray()
-
-    def _more(self) -> None:
-        got = os.read(self._fd, LINE)
-        if not got:
-            raise EOFError
-        self._buffer += got
-
-    def frame(self) -> "tuple[Frame, int]":
-        seen = 0
-        while (end := self._buffer.find(b"\n", seen)) < 0 and len(self._buffer) < LINE:
-            seen = len(self._buffer)
-            self._more()
-        if not 0 <= end < LINE:
-            raise ProtocolError("cloche serve sent a line that is too long")
-        line = bytes(self._buffer[:end])
-        del self._buffer[:end + 1]
-        try:
-            head: Any = decode(line.decode())
-        except (ValueError, RecursionError):
-            raise ProtocolError("cloche serve sent a line that is no JSON") from None
-        if not isinstance(head, dict):
-            raise ProtocolError("cloche serve sent a line that is no object")
-        size = any_of(head, "bytes") or 0
-        if type(size) is not int or not 0 <= size <= PAYLOAD:
-            raise ProtocolError("cloche serve sent a payload of a size that can't be")
-        while len(self._buffer) < size:
-            self._more()
-        payload = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return Frame(cast("Json", head), payload), len(line)
+    async def done(self, each: Optional[Callable[[Frame], Any]] = None, timeout: Optional[float] = None) -> Json:
+        """The head of the `done` that ends the answer; `each`, which may be a coroutine, gets the frames before it."""
+        while (frame := await self.get(timeout)).head["event"] != "done":
+            waits = each(frame) if each else None
+            if waits is not None:
+                await waits
+        return frame.head
 
 
 def _object(pairs: "list[tuple[str, Any]]") -> Json:
@@ -143,11 +95,26 @@ def _object(pairs: "list[tuple[str, Any]]") -> Json:
     return o
 
 
-def _refuse(word: str) -> Any:
-    raise ValueError(word)
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=int).decode  # int("NaN") is an error, too
 
 
-decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse).decode
+def _frame(stream: BinaryIO) -> "tuple[Frame, int]":
+    """The next frame, and how long its line is."""
+    line = stream.readline(LINE)
+    if not line.endswith(b"\n"):
+        raise ProtocolError("cloche serve sent a line that is too long") if len(line) == LINE else EOFError
+    try:
+        head = cast("Json", read(dict, decode(line.decode())))
+    except (ValueError, RecursionError):
+        raise ProtocolError("cloche serve sent a line that is no JSON") from None
+    size: Any = head.get("bytes", 0)
+    if type(size) is not int or not 0 <= size <= PAYLOAD:
+        raise ProtocolError("cloche serve sent a payload of a size that can't be")
+    payload = stream.read(size)
+    if len(payload) < size:
+        raise EOFError
+    return Frame(head, payload), len(line)
 
 
 class Client:
@@ -155,14 +122,12 @@ class Client:
 
     def __init__(self, reading: int, writing: int, child: "Optional[subprocess.Popen[bytes]]" = None, name: str = "cloche") -> None:
         self.error: Optional[SandboxError] = None  # why there is no session any more
-        self.program, self.version, self.features = name, "", frozenset[str]()
-        self._in, self._out, self._child = reading, writing, child
-        self._ids, self._boxes = itertools.count(1), dict[int, Mailbox]()
+        self.ids, self._boxes = itertools.count(1), dict[int, Mailbox]()
+        self._name, self._in, self._out, self._child = name, reading, writing, child
         self._late = deque[bytes]()  # frames that wait for the writing thread, which gets a word for each
         self._queue, self._turn = queue.SimpleQueue["Optional[bool]"](), threading.RLock()
         os.set_blocking(writing, False)
         self._threads = [threading.Thread(target=t, name="cloche", daemon=True) for t in (self._read, self._write)]
-        _clients.add(self)
         for t in self._threads:
             t.start()
 
@@ -172,52 +137,53 @@ class Client:
             # A session of its own: a Ctrl-C at the terminal is for the caller, who ends its boxes.
             child = subprocess.Popen([program, "serve"], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         except OSError as why:
-            raise SystemFault(f"can't start {program}: {why.strerror}", "system") from why
-        assert child.stdin and child.stdout
-        self = cls(os.dup(child.stdout.fileno()), os.dup(child.stdin.fileno()), child, program)
-        child.stdin.close()
-        child.stdout.close()
+            raise SystemFault(f"can't start {program}: {why.strerror}") from why
+        with cast(BinaryIO, child.stdin) as writing, cast(BinaryIO, child.stdout) as reading:
+            self = cls(os.dup(reading.fileno()), os.dup(writing.fileno()), child, program)
         try:
-            self.greet()
+            self._greet()
         except BaseException:
             self.close(0)
             raise
         return self
 
-    def greet(self, timeout: float = 60) -> None:
-        box = Mailbox(None)
-        name = f"cloche-python/{version}"
-        needs = f"cloche for Python {version} needs cloche {OLDEST} or newer: update it, or set CLOCHE_BIN to one"
+    def _greet(self) -> None:
+        needs, box = f"cloche for Python {version} needs cloche {OLDEST} or newer: update it, or set CLOCHE_BIN to one", Mailbox(self)
         try:
-            self.request(box, {"op": "hello", "protocol": PROTOCOL, "client": name, "ack": True})
-            head = now(self.answer(box, timeout)).head
-            spoken, self.version = get(head, "protocol", int), get(head, "version", str)
-            self.features = frozenset(x for x in items(head, "features") if isinstance(x, str))
-        except TimeoutError:
-            raise ProtocolError(f"{self.program} does not answer `cloche serve`; {needs}", "protocol") from None
-        except Closed:
-            raise ProtocolError(f"{self.program} ({_says(self.program)}) has no `cloche serve` that works here; {needs}", "protocol") from None
-        if spoken != PROTOCOL or _parts(self.version) < _parts(OLDEST):
-            raise ProtocolError(f"{self.program} is cloche {self.version} and speaks protocol {spoken}; {needs}", "protocol")
+            self.request(box, {"op": "hello", "protocol": PROTOCOL, "client": f"cloche-python/{version}", "ack": True})
+            hello = read(Hello, now(box.get(60)).head)
+        except (TimeoutError, Closed):
+            raise ProtocolError(f"{self._name} ({_says(self._name)}) has no `cloche serve` that works here; {needs}") from None
+        if hello.protocol != PROTOCOL or _parts(hello.version) < _parts(OLDEST):
+            raise ProtocolError(f"{self._name} is cloche {hello.version} and speaks protocol {hello.protocol}; {needs}")
 
     # Frames out.
 
-    def post(self, head: Json, payload: Union[bytes, memoryview, None] = None) -> int:
-        """Sends a request whose answer nobody waits for. It takes no lock: a finalizer may call it anywhere."""
-        view = memoryview(payload or b"")
-        number = head["id"] = head.get("id") or next(self._ids)
-        parts = [view[i:i + PAYLOAD] for i in range(0, len(view), PAYLOAD)] or [view]
-        frames: List[bytes] = []
-        for part in parts:
-            more = part is not parts[-1]
-            line = encode({**head, **({"bytes": len(part)} if payload is not None else {}), **({"more": True} if more else {})}).encode() + b"\n"
+    def request(self, box: Mailbox, head: Json, payload: Optional[bytes] = None) -> None:
+        """Sends a request whose answers go to `box`."""
+        self._boxes[box.id] = box
+        try:
+            if self.error is not None:
+                stay()
+                raise self.error
+            self.post({"id": box.id, **head}, payload)
+        except BaseException:
+            self.forget(box.id)
+            raise
+
+    def post(self, head: Json, payload: Optional[bytes] = None) -> None:
+        """Sends a request whose answer nobody waits for. It waits for no lock: a finalizer may call it anywhere."""
+        head, view = {"id": head.get("id") or next(self.ids), **head}, memoryview(payload or b"")
+        for at in range(0, len(view) or 1, PAYLOAD):
+            part = view[at:at + PAYLOAD]
+            more: Json = {"bytes": len(part)} if payload is not None else {}
+            if at + PAYLOAD < len(view):
+                more["more"] = True
+            line = encode({**head, **more}).encode() + b"\n"
             if len(line) > LINE:
-                raise TooLarge(f"what {head['op']} is asked with does not fit into {LINE} bytes", "too_large")
-            frames.append(line)
-            head = {"id": number, "op": "more"}
-        for line, part in zip(frames, parts):
-            self._send(line + part if part else line)
-        return number
+                raise TooLarge(f"what {head['op']} is asked with does not fit into {LINE} bytes")
+            self._send(line + part)
+            head = {"id": head["id"], "op": "more"}
 
     def _send(self, frame: bytes) -> None:
         """Writes what goes into the pipe in one piece, unless somebody writes or waits to; the thread does that for the others.
@@ -236,46 +202,11 @@ class Client:
         self._late.append(frame)
         self._queue.put(True)
 
-    def request(self, box: Mailbox, head: Json, payload: Union[bytes, memoryview, None] = None) -> int:
-        """Sends a request whose answers go to `box`; the first one a box gets is its own id. Returns the request's id."""
-        number = head["id"] = next(self._ids)
-        box.id = box.id or number
-        self._boxes[number] = box
-        if self.error is not None:
-            self.forget(number)
-            _stay()
-            raise self.error
-        try:
-            return self.post(head, payload)
-        except BaseException:
-            self.forget(number)
-            raise
-
-    async def answer(self, box: Mailbox, timeout: Optional[float] = None) -> Frame:
-        """The `done` of a request that has no other events; its error raises."""
-        while True:
-            frame = await box.get(timeout)
-            if "error" in frame.head:
-                raise error_of(frame.head["error"])
-            if frame.head.get("event") == "done":
-                return frame
-
-    def took(self, box: Mailbox, size: int) -> None:
-        """Whoever reads live output took so much of it."""
-        box.taken += size
-        if box.taken - box.acked >= WINDOW // 8 and self.error is None:
-            size, box.acked = box.taken - box.acked, box.taken
-            self.post({"op": "ack", "call": box.id, "size": size})
-
-    def forget(self, number: int) -> bool:
-        """Drops what still comes for a request. False: nothing comes, it was answered."""
-        return self._boxes.pop(number, None) is not None
-
     def _write(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         room = select.poll()
         room.register(self._out, select.POLLOUT)
-        try:
+        with suppress(OSError):  # it is gone: the reading thread will see that, too
             while self._queue.get():
                 with self._turn:
                     while self._late:
@@ -284,21 +215,20 @@ class Client:
                             room.poll()
                             view = view[os.write(self._out, view):]
                         self._late.popleft()
-        except OSError:
-            pass  # it is gone: the reading thread will see that, too
-        self._out = _close(self._out)
+        with self._turn:
+            self._out = _close(self._out)
 
     # Frames in.
 
     def _read(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        source = Source(self._in)
-        error: SandboxError = Closed("cloche serve has ended", "closed")
+        stream = os.fdopen(self._in, "rb", LINE, closefd=False)
+        error: SandboxError = Closed("cloche serve has ended")
         try:
             while True:
-                self._deliver(*source.frame())
+                self._deliver(*_frame(stream))
         except (EOFError, OSError):
-            error = Closed(f"cloche serve has ended{self._how()}", "closed")
+            error = Closed(f"cloche serve has ended{self._how()}")
         except SandboxError as why:
             error = why
         finally:
@@ -310,13 +240,10 @@ class Client:
 
     def _how(self) -> str:
         """How the program ended, when nobody asked it to."""
-        if self._child is None or self.error is not None:
-            return ""
-        try:
-            code = self._child.wait(1)
-        except subprocess.TimeoutExpired:
-            return ""
-        return f" by signal {-code}" if code < 0 else f" with code {code}"
+        with suppress(subprocess.TimeoutExpired):
+            if self._child is not None and self.error is None:
+                return f" with code {self._child.wait(1)}"
+        return ""
 
     def _deliver(self, frame: Frame, line: int) -> None:
         head, payload = frame
@@ -328,36 +255,39 @@ class Client:
         box = self._boxes.get(number)
         if box is None or event == "started" or _ending:
             return  # nobody waits for it (any more)
-        if event in ("stdout", "stderr"):
+        if event in LIVE:
             box.received += len(payload)
         else:
             box.room -= len(payload)
             box.text -= line
         if box.received - box.acked > WINDOW or box.room < 0 or box.text < 0:
             raise ProtocolError(f"cloche serve sent more than was asked for ({event})")
-        if event == "ended" or (event == "done" and not (box.lives_on and number == box.id and "error" not in head)):
+        if event == "ended" or (event == "done" and (not box.lives_on or head.get("error") is not None)):
             self.forget(number)
         box.put(frame)
+
+    def forget(self, number: int) -> bool:
+        """Drops what still comes for a request. False: nothing comes, it was answered."""
+        return self._boxes.pop(number, None) is not None
 
     # The end.
 
     def close(self, timeout: float = 30) -> None:
         """Ends the session: every box dies. Returns when the program is gone."""
-        self.error = self.error or Closed("the session was closed", "closed")
+        self.error = self.error or Closed("the session was closed")
         self._queue.put(None)
         if self._child is not None:
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self._child.wait(timeout)
-            except subprocess.TimeoutExpired:
-                self._child.kill()
-                self._child.wait()
+            self._child.kill()  # unless it has ended
+            self._child.wait()
         for t in self._threads:
             t.join(1)
 
     def abandon(self) -> None:
         """In a forked child: the session is the parent's."""
         self._in, self._out = _close(self._in), _close(self._out)
-        self.error = Closed("the session belongs to the process that this one was forked from", "closed")
+        self.error = Closed("the session belongs to the process that this one was forked from")
         if self._child is not None:
             self._child.returncode = 0
         for box in self._boxes.values():
@@ -395,29 +325,25 @@ def find_program() -> str:
     """$CLOCHE_BIN, else the one in this package, else `cloche` on PATH. Raises an error whose text says what to do when there is none."""
     if not sys.platform.startswith("linux"):
         raise Unsupported(f"cloche runs on Linux alone: on {sys.platform} use it in a Linux virtual machine (WSL2, Lima, colima, OrbStack)")
-    packaged = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "cloche")
     if os.environ.get("CLOCHE_BIN"):
         return os.environ["CLOCHE_BIN"]
-    for path in (packaged, *(os.path.join(d, "cloche") for d in os.get_exec_path())):
-        try:
-            with open(path, "rb") as f:
-                if f.read(4) == b"\x7fELF" and os.access(path, os.X_OK):  # a package's command of that name is a script, which looks here
-                    return path
-        except OSError:
-            continue
-    raise SystemFault("there is no `cloche` on PATH: install it, or set CLOCHE_BIN to its path", "system")
+    for directory in (os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin"), *os.get_exec_path()):
+        path = os.path.join(directory, "cloche")
+        with suppress(OSError), open(path, "rb") as f:
+            if f.read(4) == b"\x7fELF" and os.access(path, os.X_OK):  # a package's command of that name is a script, which looks here
+                return path
+    raise SystemFault("there is no `cloche` on PATH: install it, or set CLOCHE_BIN to its path")
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # also held while this process forks: a program that is being started would be nobody's in the child
 _client: Optional[Client] = None
 _ending = False  # the interpreter
-_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 
 def client() -> Client:
     """This process's client; a new one when there is none, or when its program has ended."""
     global _client
-    _stay()
+    stay()
     with _lock:
         if _client is None or _client.error is not None:
             if _client is not None:
@@ -438,23 +364,24 @@ def shutdown() -> None:
 @atexit.register
 def _end() -> None:
     global _ending
-    _ending = True
+    with _lock:  # a program that is being started has to answer first
+        _ending = True
     shutdown()
 
 
-def _stay() -> None:
-    """Keeps a daemon thread where it is when the interpreter ends, as Python itself does then: there is nobody to whom a call could still be of use."""
-    while _ending and threading.current_thread().daemon:
-        time.sleep(3600)
+def stay() -> None:
+    """Keeps a daemon thread where it is when the interpreter ends, as Python itself does: nobody is there to whom a call could be of use."""
+    if _ending and threading.current_thread().daemon:
+        threading.Event().wait()
 
 
 def _forked() -> None:
-    global _client, _lock
-    _client, _lock = None, threading.Lock()
-    for c in list(_clients):
-        c.abandon()
-    _clients.clear()
+    global _client
+    if _client is not None:
+        _client.abandon()
+    _client = None
+    _lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)

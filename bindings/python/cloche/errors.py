@@ -5,7 +5,9 @@ raises. All are below `SandboxError`.
 """
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, cast
+from typing import Any, Dict, Optional, Type, cast
+
+CLASSES: Dict[str, Type[SandboxError]] = {}  # by the protocol's names
 
 
 class SandboxError(Exception):
@@ -14,58 +16,63 @@ class SandboxError(Exception):
     `type` is the protocol's name of it, `option` the option or argument that was wrong, `allowed` which values there are, `rule` why a
     mount is refused; each is None where it says nothing.
     """
+    _type: Optional[str] = None
+
+    def __init_subclass__(cls, type: Optional[str] = None) -> None:
+        if type is not None:
+            cls._type, CLASSES[type] = type, cls
 
     def __init__(self, message: str, type: Optional[str] = None, option: Optional[str] = None, allowed: Optional[str] = None,
                  rule: Optional[str] = None) -> None:
         super().__init__(message)
-        self.type, self.option, self.allowed, self.rule = type, option, allowed, rule
+        self.type, self.option, self.allowed, self.rule = type or self._type, option, allowed, rule
 
 
-class ProtocolError(SandboxError):
+class ProtocolError(SandboxError, type="protocol"):
     """The program and this package do not understand each other: other versions, or a program that is broken."""
 
 
-class OptionError(SandboxError):
+class OptionError(SandboxError, type="option"):
     """An option or an argument is wrong: `option` names it, `allowed` says which values there are."""
 
 
-class MountRefused(SandboxError):
+class MountRefused(SandboxError, type="mount_refused"):
     """A mount, workspace or device that is not given to boxes: `rule` says why."""
 
 
-class PathRefused(SandboxError):
+class PathRefused(SandboxError, type="path"):
     """A path that leaves the workspace, passes a symbolic link, or names what is no regular file."""
 
 
-class NotFound(SandboxError):
+class NotFound(SandboxError, type="not_found"):
     """There is no such file, or no such process any more."""
 
 
-class AlreadyExists(SandboxError):
+class AlreadyExists(SandboxError, type="exists"):
     """The target is there already."""
 
 
-class TooLarge(SandboxError):
+class TooLarge(SandboxError, type="too_large"):
     """More than was allowed to be read, listed or sent."""
 
 
-class Unsupported(SandboxError):
+class Unsupported(SandboxError, type="unsupported"):
     """This program or this machine can't do that."""
 
 
-class Busy(SandboxError):
+class Busy(SandboxError, type="busy"):
     """The queue of calls is full."""
 
 
-class Cancelled(SandboxError):
+class Cancelled(SandboxError, type="cancelled"):
     """The request was cancelled before it began."""
 
 
-class Closed(SandboxError):
+class Closed(SandboxError, type="closed"):
     """The sandbox, or the program behind it, is closed."""
 
 
-class SystemFault(SandboxError):
+class SystemFault(SandboxError, type="system"):
     """The machine: no space, no descriptor, no permission."""
 
 
@@ -73,26 +80,12 @@ class FaultError(SandboxError):
     """`ExecutionResult.raise_for_fault` raises it: `fault` is what happened, `result` all of it."""
 
     def __init__(self, message: str, fault: Any = None, result: Any = None) -> None:
-        super().__init__(message, type="fault")
+        super().__init__(message, "fault")
         self.fault, self.result = fault, result
-
-
-CLASSES = {
-    "protocol": ProtocolError, "option": OptionError, "mount_refused": MountRefused, "path": PathRefused, "not_found": NotFound,
-    "exists": AlreadyExists, "too_large": TooLarge, "unsupported": Unsupported, "busy": Busy, "cancelled": Cancelled, "closed": Closed,
-    "system": SystemFault,
-}
 
 
 def error_of(error: Any) -> SandboxError:
     """The exception for the `error` of a frame, whatever it holds."""
-    if not isinstance(error, dict):
-        return ProtocolError("an error that is no object")
-    given = cast("Mapping[str, Any]", error)
-
-    def text(name: str) -> Optional[str]:
-        value = given.get(name)
-        return value if isinstance(value, str) else None
-
-    kind = text("type") or ""
-    return CLASSES.get(kind, SandboxError)(text("message") or "an error without a message", kind, text("option"), text("allowed"), text("rule"))
+    given = cast("Dict[str, Any]", error if isinstance(error, dict) else {"type": "protocol", "message": "an error that is no object"})
+    message, *rest = (v if isinstance(v := given.get(k), str) else None for k in ("message", "type", "option", "allowed", "rule"))
+    return CLASSES.get(rest[0] or "", SandboxError)(message or "an error without a message", *rest)

@@ -4,13 +4,29 @@ from __future__ import annotations
 import os
 from typing import Any, AsyncIterable, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
+Bytes = Union[bytes, bytearray, memoryview, str]
 Callback = Callable[[bytes], Any]
 Path = Union[str, "os.PathLike[str]"]
-Stdin = Union[None, bool, bytes, bytearray, memoryview, str, Iterable[Any], AsyncIterable[Any], Any]
 Mount = Union[str, Tuple[str, str], List[str]]
 
 
-class Options(TypedDict, total=False):
+class Both(TypedDict, total=False):
+    """Options of a sandbox that hold for its calls, unless a call has its own."""
+    timeout_s: Optional[float]
+    env: Optional[Mapping[str, str]]
+    track_files: Optional[bool]
+    on_stdout: Optional[Callback]
+    on_stderr: Optional[Callback]
+
+
+class OfCalls(TypedDict, total=False):
+    """Options that a call alone has."""
+    cwd: Optional[str]
+    stdin: Union[None, bool, Bytes, Iterable[Any], AsyncIterable[Any], Any]
+    pty: Union[bool, Tuple[int, int]]
+
+
+class Options(Both, total=False):
     """The options of a sandbox. docs/OPTIONS.md has them all, with what each means; one that is left out, or None, has its default."""
     image: Optional[str]
     pull: Optional[str]
@@ -24,13 +40,11 @@ class Options(TypedDict, total=False):
     workspace: Optional[Path]
     workspace_max_bytes: Optional[int]
     git: Optional[bool]
-    track_files: Optional[bool]
     mounts: Optional[Mapping[Any, Mount]]
     tmpfs: Optional[Mapping[str, str]]
     memory_mb: Optional[int]
     cpus: Optional[float]
     pids: Optional[int]
-    timeout_s: Optional[float]
     max_output_bytes: Optional[int]
     shm_mb: Optional[int]
     rlimits: Optional[Mapping[str, int]]
@@ -40,7 +54,6 @@ class Options(TypedDict, total=False):
     egress_allow: Optional[Sequence[str]]
     user: Union[str, int, None]
     uid_range: Optional[bool]
-    env: Optional[Mapping[str, str]]
     cap_drop: Optional[Sequence[str]]
     cap_add: Optional[Sequence[str]]
     security_profile: Optional[str]
@@ -53,12 +66,10 @@ class Options(TypedDict, total=False):
     prewarm: Any
     persist: Any
     persist_ttl_s: Any
-    on_stdout: Optional[Callback]
-    on_stderr: Optional[Callback]
     on_progress: Optional[Callable[[Dict[str, Any]], None]]
 
 
-class CallOptions(TypedDict, total=False):
+class CallOptions(Both, OfCalls, total=False):
     """The options of a call.
 
     - `timeout_s`: its deadline in seconds; else the sandbox's.
@@ -70,22 +81,11 @@ class CallOptions(TypedDict, total=False):
       on. What it raises is raised when the call has ended. Left out: the sandbox's; None: none.
     - `track_files`: tell which files changed.
     """
-    timeout_s: Optional[float]
-    env: Optional[Mapping[str, str]]
-    cwd: Optional[str]
-    stdin: Stdin
-    pty: Union[bool, Tuple[int, int]]
-    on_stdout: Optional[Callback]
-    on_stderr: Optional[Callback]
-    track_files: Optional[bool]
 
 
-class OneShot(Options, total=False):
+class OneShot(Options, OfCalls, total=False):
     """Options of a sandbox and of its only call."""
     language: str
-    cwd: Optional[str]
-    stdin: Stdin
-    pty: Union[bool, Tuple[int, int]]
 
 
-ONLY_CALLS = ("cwd", "stdin", "pty")
+ONLY_CALLS = ("language", *OfCalls.__annotations__)

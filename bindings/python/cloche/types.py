@@ -2,55 +2,63 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import functools
+import inspect
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, NamedTuple, Optional, Type, TypeVar, cast
+from typing import Any, Callable, Dict, Generic, List, NamedTuple, Optional, Type, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .errors import FaultError, ProtocolError
 
 Json = Dict[str, Any]
 T = TypeVar("T")
+PLAIN: Dict[Any, Any] = {Any: object, str: str, bytes: bytes, bool: bool, int: int, float: (int, float), list: list, dict: dict}
 
 
-def any_of(o: Any, name: str) -> Any:
-    """A field of what should be an object."""
-    return cast("Json", o).get(name) if isinstance(o, dict) else None
+def _only(value: Any, kind: Any) -> Any:
+    """A value of a type. true and false are no numbers, and what needs more than 64 bits is none either."""
+    if isinstance(value, PLAIN[kind]) and (type(value) is not bool or kind in (bool, Any)) and not (type(value) is int and abs(value) >> 64):
+        return value
+    raise TypeError
 
 
-def get(o: Any, name: str, kind: Type[T]) -> T:
-    """The field `name` of a frame, which must be there and of that kind."""
-    value = maybe(o, name, kind)
-    if value is None:
-        raise ProtocolError(f"cloche serve sent no {name!r} where one belongs")
-    return value
+@functools.lru_cache(maxsize=None)
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """What turns a value of JSON into one of that type, or raises TypeError."""
+    of, args = get_origin(kind), get_args(kind)
+    one: Any = _reader(args[0 if of is Union else -1]) if args else None
+    if of is Union:
+        return lambda value: None if value is None else one(value)
+    if of is list:
+        return lambda value: [one(v) for v in _only(value, list)]
+    if of is dict:
+        return lambda value: {k: one(v) for k, v in _only(value, dict).items()}
+    if kind is Result:
+        return lambda value: Result(_only(value, dict))
+    if kind in PLAIN:
+        return lambda value: _only(value, kind)
+    hints = get_type_hints(kind)
+    fields = [(n, "from" if n == "previous" else n, p.default is p.empty, _reader(hints[n])) for n, p in inspect.signature(kind).parameters.items()]
+
+    def made(o: Any) -> Any:
+        given: Json = {}
+        o = _only(o, dict)
+        for name, key, needed, take in fields:
+            if (value := o.get(key)) is not None or needed:
+                try:
+                    given[name] = take(value)
+                except TypeError:
+                    raise ProtocolError(f"cloche serve sent a wrong {key!r}") from None
+        return kind(**given)
+    return made
 
 
-def maybe(o: Any, name: str, kind: Type[T]) -> Optional[T]:
-    """The same, or None when it is null or not there. A whole number is a float, too; true and false are no numbers."""
-    value = any_of(o, name)
-    if kind is float and type(value) is int and abs(value) < 1 << 64:
-        value = float(value)
-    if value is None or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool))):
-        return cast("Optional[T]", value)
-    raise ProtocolError(f"cloche serve sent a wrong {name!r}")
-
-
-def part(o: Any, name: str) -> Optional[Json]:
-    """The same for an object."""
-    return cast("Optional[Json]", maybe(o, name, dict))
-
-
-def rows(o: Any, name: str) -> List[Json]:
-    """A list of objects; none when it is not there."""
-    found = items(o, name)
-    if not all(isinstance(x, dict) for x in found):
-        raise ProtocolError(f"cloche serve sent a wrong {name!r}")
-    return found
-
-
-def items(o: Any, name: str) -> List[Any]:
-    """A list of whatever; none when it is not there."""
-    return cast("Optional[List[Any]]", maybe(o, name, list)) or []
+def read(kind: Type[T], o: Any, name: str = "") -> T:
+    """`o`, or its field `name`, as that type. A class is made of the fields that have its names: each is of the type that it has there, has its
+    default when it is null or left out, and what the class does not know is passed over."""
+    try:
+        return _reader(kind)(o.get(name) if name else o)
+    except TypeError:
+        raise ProtocolError(f"cloche serve sent a wrong {name or kind.__name__!r}") from None
 
 
 @dataclass(frozen=True)
@@ -68,11 +76,6 @@ class SandboxFault:
     filled_by: Optional[str] = None
     output: Optional[str] = None
 
-    @classmethod
-    def read(cls, o: Any) -> SandboxFault:
-        rest = (maybe(o, k, str) for k in ("stage", "syscall", "comm", "limit", "filled_by", "output"))
-        return cls(get(o, "type", str), get(o, "message", str), *rest)
-
 
 @dataclass(frozen=True)
 class FileInfo:
@@ -87,11 +90,6 @@ class FileInfo:
     mode: Optional[int] = None
     mtime_ns: Optional[int] = None
     target: Optional[str] = None
-
-    @classmethod
-    def read(cls, o: Any) -> FileInfo:
-        return cls(get(o, "path", str), maybe(o, "size", int) or 0, maybe(o, "change", str), maybe(o, "from", str), maybe(o, "type", str),
-                   maybe(o, "mode", int), maybe(o, "mtime_ns", int), maybe(o, "target", str))
 
 
 @dataclass(frozen=True)
@@ -108,10 +106,6 @@ class Usage:
     start_us: Optional[int] = None
     queued_us: Optional[int] = None
 
-    @classmethod
-    def read(cls, o: Any) -> Usage:
-        return cls(**{k: maybe(o, k, int) for k in cls.__dataclass_fields__})
-
 
 @dataclass(frozen=True)
 class Limit:
@@ -121,16 +115,6 @@ class Limit:
     effective: Optional[float] = None
     rung: Optional[str] = None
     enforced: bool = False
-
-    @classmethod
-    def read(cls, o: Any) -> Limit:
-        return cls(_number(o, "requested"), _number(o, "effective"), maybe(o, "rung", str), bool(maybe(o, "enforced", bool)))
-
-
-def _number(o: Any, name: str) -> Optional[float]:
-    """As it was sent: a count stays a whole number."""
-    value = any_of(o, name)
-    return value if type(value) is int else maybe(o, name, float)
 
 
 @dataclass(frozen=True)
@@ -149,11 +133,23 @@ class Denial:
     allow_with: Optional[str] = None
     reason: Optional[str] = None
 
-    @classmethod
-    def read(cls, o: Any) -> Denial:
-        texts: Json = {k: maybe(o, k, str) for k in ("what", "policy", "path", "host", "comm", "allow_with", "reason")}
-        numbers: Json = {k: maybe(o, k, int) for k in ("port", "pid", "count")}
-        return cls(get(o, "kind", str), **texts, **numbers)
+
+def _decoded(value: Any) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError):
+        raise ProtocolError("cloche serve sent an image that is none") from None
+
+
+class Format(Generic[T]):
+    """A value in one format; None when it has no such."""
+
+    def __init__(self, mime: str, made: Callable[[Any], T]) -> None:
+        self.mime, self.made = mime, made
+
+    def __get__(self, it: Optional[Result], owner: Any) -> Optional[T]:
+        value = it.data.get(self.mime) if it else None
+        return None if value is None else self.made(value)
 
 
 @dataclass(frozen=True)
@@ -165,50 +161,14 @@ class Result:
         """The MIME types that there are."""
         return list(self.data)
 
-    def _text(self, mime: str) -> Optional[str]:
-        value = self.data.get(mime)
-        return value if isinstance(value, str) else None
-
-    def _image(self, mime: str) -> Optional[bytes]:
-        try:
-            return base64.b64decode(self._text(mime) or "", validate=True) or None
-        except binascii.Error as why:
-            raise ProtocolError(f"cloche serve sent a wrong {mime}") from why
-
-    @property
-    def text(self) -> Optional[str]:
-        """text/plain"""
-        return self._text("text/plain")
-
-    @property
-    def html(self) -> Optional[str]:
-        """text/html"""
-        return self._text("text/html")
-
-    @property
-    def markdown(self) -> Optional[str]:
-        """text/markdown"""
-        return self._text("text/markdown")
-
-    @property
-    def svg(self) -> Optional[str]:
-        """image/svg+xml"""
-        return self._text("image/svg+xml")
-
-    @property
-    def json(self) -> Any:
-        """application/json"""
-        return self.data.get("application/json")
-
-    @property
-    def png(self) -> Optional[bytes]:
-        """image/png, decoded"""
-        return self._image("image/png")
-
-    @property
-    def jpeg(self) -> Optional[bytes]:
-        """image/jpeg, decoded"""
-        return self._image("image/jpeg")
+    text = Format("text/plain", str)
+    html = Format("text/html", str)
+    markdown = Format("text/markdown", str)
+    svg = Format("image/svg+xml", str)
+    json = Format[Any]("application/json", lambda value: value)
+    png = Format("image/png", _decoded)
+    """The image's bytes."""
+    jpeg = Format("image/jpeg", _decoded)
 
 
 class Address(NamedTuple):
@@ -226,9 +186,17 @@ class Cut(NamedTuple):
 @dataclass
 class SetupResult:
     """What `setup` came to: the `layer` that later calls have, whether it was `found` ready made, and the `fault` if it failed."""
-    layer: Optional[str]
-    found: bool
-    fault: Optional[SandboxFault]
+    layer: Optional[str] = None
+    found: bool = False
+    fault: Optional[SandboxFault] = None
+
+
+class Snapshot(NamedTuple):
+    """An archive that `snapshot` has made: its `size` in bytes, how many `files` are in it, and how many sockets, FIFOs and devices were
+    `left_out`."""
+    size: int
+    files: int = 0
+    left_out: int = 0
 
 
 @dataclass
@@ -295,47 +263,3 @@ class ExecutionResult:
         if self.fault is not None:
             raise FaultError(f"{self.fault.type}: {self.fault.message}", self.fault, self)
         return self
-
-
-def _cut(o: Any, name: str) -> Optional[Cut]:
-    cut = part(o, name)
-    return None if cut is None else Cut(get(cut, "at", int), get(cut, "bytes", int))
-
-
-class Gathering:
-    """Gathers the events that a call's outcome comes in."""
-
-    def __init__(self) -> None:
-        self.streams = {"stdout": bytearray(), "stderr": bytearray()}
-        self.files: List[FileInfo] = []
-        self.denied: List[Denial] = []
-        self.notes: List[str] = []
-
-    def add(self, head: Json, payload: bytes) -> None:
-        event = head.get("event")
-        if event == "output":
-            stream = get(head, "stream", str)
-            if stream not in self.streams:
-                raise ProtocolError("cloche serve sent output of no stream")
-            self.streams[stream] += payload
-        elif event == "files":
-            self.files += map(FileInfo.read, rows(head, "files"))
-        elif event == "denied":
-            self.denied.append(Denial.read(head.get("denied")))
-        elif event == "note":
-            self.notes.append(get(head, "text", str))
-
-    def result(self, head: Json) -> ExecutionResult:
-        o = part(head, "outcome")
-        if o is None:
-            raise ProtocolError("cloche serve sent no outcome")
-        fault = part(o, "fault")
-        limits = part(o, "limits") or {}
-        out, err = bytes(self.streams["stdout"]), bytes(self.streams["stderr"])
-        return ExecutionResult(
-            out.decode("utf-8", "replace"), err.decode("utf-8", "replace"), maybe(o, "exit_code", int), maybe(o, "duration_ms", float) or 0,
-            SandboxFault.read(fault) if fault is not None else None, self.files, [Result(r) for r in rows(o, "results")],
-            bool(maybe(o, "truncated", bool)), maybe(o, "signal", int), _cut(o, "stdout_cut"), _cut(o, "stderr_cut"),
-            Usage.read(part(o, "usage") or {}), {k: Limit.read(v) for k, v in limits.items()}, self.denied, self.notes,
-            part(o, "events") or {}, part(o, "image"), maybe(o, "files_cut", int) or 0, out, err)
-

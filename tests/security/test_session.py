@@ -1,0 +1,165 @@
+"""Sessions against code in their boxes, boxes of one session against another, and clients that are no friends: what was tried, and held since."""
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import tarfile
+import time
+
+import boxlib
+import pytest
+import serving
+
+MARK = "cloche-session-mark"
+
+
+@pytest.fixture(scope="module")
+def serve(leftovers):
+    with serving.Serve() as s:
+        yield s
+
+
+def parent(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+        return int(f.read().rsplit(")", 1)[1].split()[1])
+
+
+# ---- the end of a sandbox ----
+
+@pytest.mark.parametrize("how", ["runs", "has ended", "nobody takes its output", "its wait is given up"])
+def test_close_does_not_wait_for_a_call_that_nobody_asks_for(leftovers, how):
+    with serving.Serve(ack=True) as s:
+        sb = s.open()
+        much = how == "nobody takes its output"
+        n = s.request("start", sandbox=sb, argv=["head", "-c", "1100000", "/dev/zero"] if much else ["sleep", "0" if how == "has ended" else "600"],
+                      stream=much)
+        assert "error" not in s.answer(n)
+        if how == "has ended":
+            s.wait_event(n, "ended")
+        if much:
+            assert boxlib.wait_for(lambda: s.ask("info")["boxes"] == 0), "its box has ended, its output is not taken"
+        given_up = s.request("wait", call=n) if how == "its wait is given up" else None
+        done = s.request("close", sandbox=sb)
+        if given_up:
+            s.request("cancel", call=given_up)
+        assert "error" not in s.answer(done)
+        assert s.ask("info")["calls"] == 0
+
+
+# ---- what a call is told ----
+
+def test_a_cancel_finds_its_way_through_any_number_of_orders(serve):
+    """The keeper stands still, as it does while it walks a large workspace; what waits for it has no room for one more."""
+    sb = serve.open()
+    n = serve.request("run", sandbox=sb, argv=["sh", "-c", "sleep 600; :", MARK], pty={"rows": 5, "cols": 5})
+    serve.wait_event(n, "started")
+    keeper = parent(parent(boxlib.find_marked(MARK)[0]))
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        orders = [next(serve.ids) for _ in range(2000)]
+        serve.raw(b"".join(json.dumps({"id": i, "op": "resize", "call": n, "rows": 6, "cols": 6}).encode() + b"\n" for i in orders))
+        said = [serve.answer(i).get("error", {}).get("type") for i in orders]
+        assert said[0] is None and said[-1] == "busy", "an order that found no room is said to be told"
+        cancel = serve.request("cancel", call=n)
+        serve.ask("info")
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    assert "error" not in serve.answer(cancel)
+    assert serve.answer(n)["outcome"]["fault"]["type"] == "cancelled"
+    serve.ask("close", sandbox=sb)
+
+
+def test_the_last_signal_is_one_too(serve):
+    sb = serve.open()
+    n = serve.request("start", sandbox=sb, argv=["sleep", "600"])
+    assert "error" not in serve.ask("signal", call=n, signal=64), "before the command runs, as a rule"
+    assert serve.result(serve.request("wait", call=n))["signal"] == 64
+    serve.ask("close", sandbox=sb)
+
+
+# ---- ports ----
+
+SERVER = """import socket
+s = socket.socket(); s.bind(("127.0.0.1", 8000)); s.listen(99); print("up", flush=True)
+kept = []
+while True: kept.append(s.accept())"""
+
+
+def busy(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+
+
+def test_connections_leave_descriptors_for_calls(leftovers, public):
+    """Whoever is on this machine can connect to a port of a box: 16 ports of 64 connections are more than there are descriptors."""
+    few = public / "few"
+    few.write_text(f'#!/bin/sh\nulimit -n 1024\nexec {boxlib.CLOCHE} "$@"\n')
+    few.chmod(0o755)
+    with serving.Serve("--boxes", "8", program=few) as s, contextlib.ExitStack() as made:
+        sb = s.open()
+        n = s.request("start", sandbox=sb, argv=["python3", "-c", SERVER], stream=True)
+        s.wait_event(n, "stdout")
+        for _ in range(10):
+            at = s.ask("port", call=n, port=8000)
+            for _ in range(60):
+                made.enter_context(socket.create_connection((at["host"], at["port"])))
+        assert s.run(sb, "true")["exit_code"] == 0
+        assert s.ask("list_files", sandbox=sb)["count"] == 0
+        assert len(os.listdir(f"/proc/{s.p.pid}/fd")) > 600, "the control: connections there are"
+
+
+def test_a_connection_for_which_there_is_no_descriptor_is_closed(leftovers):
+    with serving.Serve() as s, contextlib.ExitStack() as made:
+        n = s.request("start", sandbox=s.open(), argv=["python3", "-c", SERVER], stream=True)
+        s.wait_event(n, "stdout")
+        at = s.ask("port", call=n, port=8000)
+        there = max(map(int, os.listdir(f"/proc/{s.p.pid}/fd"))) + 1
+        resource.prlimit(s.p.pid, resource.RLIMIT_NOFILE, (there, there))
+        for _ in range(20):
+            made.enter_context(socket.create_connection((at["host"], at["port"])))
+        one = made.enter_context(socket.create_connection((at["host"], at["port"])))
+        one.settimeout(boxlib.HANG)
+        assert one.recv(1) == b""
+        before = busy(s.p.pid)
+        time.sleep(0.3)
+        assert busy(s.p.pid) - before < 10, "it is told of it for ever"
+
+
+# ---- workspaces and what is beside them ----
+
+def test_a_workspace_within_anothers_can_not_be_turned_elsewhere(serve, ws):
+    """A box renames what another sandbox was opened on, and puts a link in its place."""
+    for d in ("outer/inner", "private"):
+        (ws / d).mkdir(parents=True)
+    (ws / "private/secret").write_text("1")
+    outer, late, kept = serve.open(workspace=str(ws / "outer")), *(serve.open(workspace=str(ws / "outer/inner")) for _ in range(2))
+    assert serve.ask("write_file", b"x", sandbox=kept, path="mine")["size"] == 1
+    assert serve.run(outer, "sh", "-c", "mv inner moved && ln -s ../private inner")["exit_code"] == 0
+    for op, fields in (("read_file", {"path": "secret"}), ("stat", {"path": "secret"}), ("list_files", {}), ("fork", {})):
+        assert serve.ask(op, sandbox=late, **fields)["error"]["type"] == "mount_refused", op
+    assert serve.ask("write_file", b"x", sandbox=late, path="planted")["error"]["type"] == "mount_refused"
+    assert serve.run(late, "ls", "/workspace")["fault"]["stage"] == "workspace"
+    assert serve.ask("stat", sandbox=kept, path="mine")["file"]["size"] == 1, "it holds the directory that it was given"
+    assert os.listdir(ws / "private") == ["secret"]
+    for sb in (outer, late, kept):
+        serve.ask("close", sandbox=sb)
+
+
+def test_archives_are_not_in_the_reach_of_boxes(serve, ws):
+    for d in ("w", "private"):
+        (ws / d).mkdir()
+    (ws / "private/secret").write_text("1")
+    with tarfile.open(ws / "private.tar.gz", "w:gz") as t:
+        t.add(ws / "private/secret", "secret")
+    sb = serve.open(workspace=str(ws / "w"))
+    assert serve.run(sb, "sh", "-c", "ln -s ../private out && ln -s ../private.tar.gz in.tar.gz && ln -s . here")["exit_code"] == 0
+    (ws / "alias").symlink_to(ws / "w")
+    for op, file in (("snapshot", "w/out/s.tar.gz"), ("snapshot", "w/s.tar.gz"), ("snapshot", "alias/here/s.tar.gz"), ("restore", "w/in.tar.gz"),
+                     ("restore", "w/out/../private.tar.gz")):
+        assert serve.ask(op, sandbox=sb, file=str(ws / file))["error"].get("option") == "file", file
+    assert os.listdir(ws / "private") == ["secret"] and not (ws / "w/secret").exists()
+    assert "error" not in serve.ask("snapshot", sandbox=sb, file=str(ws / "s.tar.gz"))
+    assert "error" not in serve.ask("restore", sandbox=sb, file=str(ws / "s.tar.gz"))
+    serve.ask("close", sandbox=sb)
