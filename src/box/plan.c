@@ -331,6 +331,8 @@ static void plan_deps(struct plan *p, const struct box_spec *spec)
 		op->source = (int16_t)plan_source(p, r->dir, spec->root_check, false);
 	op->mode = spec->setup ? UPPER_DRAFT : spec->deps_writable ? UPPER_SCRATCH : UPPER_NONE;
 	op->strange = true;
+	/* An `import` of node's looks here, whatever file it stands in, and not at NODE_PATH. */
+	plan_op(p, OP_LINK, "node_modules")->text = &BOX_DEPS "/node_modules"[1];
 }
 
 static void plan_writable(struct plan *p, const struct box_spec *spec, const char *path)

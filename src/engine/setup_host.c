@@ -30,7 +30,8 @@ static const struct {
 };
 
 static const char *const looks[] = {
-	"PATH=" BOX_DEPS "/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	"PATH=" BOX_DEPS "/bin:" BOX_DEPS
+	"/node_modules/.bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 	"PYTHONPATH=" BOX_DEPS,
 	"NODE_PATH=" BOX_DEPS "/node_modules:" BOX_DEPS "/lib/node_modules",
 };
@@ -40,6 +41,8 @@ static const char *const installs[] = {
 	"PIP_NO_CACHE_DIR=1",
 	"PIP_DISABLE_PIP_VERSION_CHECK=1",
 	"npm_config_prefix=" BOX_DEPS,
+	/* npm has authorities of its own; a box has those that this machine trusts. */
+	"npm_config_cafile=/etc/ssl/certs/ca-certificates.crt",
 	"npm_config_update_notifier=false",
 };
 #define N(a) (sizeof(a) / sizeof((a)[0]))

@@ -138,17 +138,25 @@ static int check_words(const char *name, const json_t *v, struct ses_error *e)
 	return 0;
 }
 
+/* As the sandbox's own (env_check). */
+static bool is_variable(const char *name)
+{
+	static const char all[] = "0123456789_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+	return *name && !name[strspn(name, all)] && (*name < '0' || *name > '9');
+}
+
 static int check_env(const char *name, json_t *v, struct ses_error *e)
 {
 	static const char allowed[] =
-		"an object of strings; names are not empty and have no \"=\" in them";
+		"an object of strings; names have letters, digits and _, and no digit first";
 	const char *key;
 	json_t *value;
 
 	if (!json_is_object(v))
 		return wrong(e, name, allowed);
-	json_object_foreach(v, key, value) if (!json_is_string(value) || !*key ||
-					       strchr(key, '=')) return wrong(e, name, allowed);
+	json_object_foreach(v, key, value) if (!json_is_string(value) ||
+					       !is_variable(key)) return wrong(e, name, allowed);
 	return 0;
 }
 

@@ -108,6 +108,43 @@ def test_pip(run):
         0, "9\n/opt/deps/thing.py\n")
 
 
+# As npm does it, without a network: a package that is packed on the spot, and what it brings to PATH.
+PACKAGE = """mkdir /tmp/p && cd /tmp/p
+echo '{"name": "thing", "version": "1.0.0", "main": "thing.js", "bin": {"thing": "tool.js"}}' >package.json
+echo 'exports.answer = 9' >thing.js
+printf '#!/usr/bin/env node\\nconsole.log(require("thing").answer)\\n' >tool.js
+npm pack --silent
+"""
+ANSWER = "console.log(require('thing').answer, require.resolve('thing'))"
+
+
+@pytest.mark.parametrize("where, at", [("", "node_modules"), ("-g ", "lib/node_modules")])
+def test_npm(run, ws, where, at):
+    if not os.path.exists("/usr/bin/npm"):
+        pytest.skip("no npm here")
+    made(run, "sh", "-ec", f"{PACKAGE} cd /opt/deps; npm install --offline {where}/tmp/p/thing-1.0.0.tgz")
+    (ws / "own.mjs").write_text("import thing from 'thing'; console.log(thing.answer)")
+    script = f'node -e "{ANSWER}"; thing; touch /opt/deps/{at}/x'
+    rc, out, err = run("run", "--workspace", ws, "--image", "local/x", "--", "sh", "-c", script)
+    assert out == f"9 /opt/deps/{at}/thing/thing.js\n9\n" and "Read-only file system" in err, (out, err)
+    if not where:  # from a module of the workspace, too
+        assert run("run", "--workspace", ws, "--image", "local/x", "--", "node", "own.mjs")[:2] == (0, "9\n")
+        words = ("-e", "import('thing').then((m) => console.log(m.answer))")
+        assert run("run", "--read-only", "--image", "local/x", "--", "node", *words)[:2] == (0, "9\n")
+    # nothing of it is on the host image
+    assert run("run", "--", "sh", "-c", f'ls /node_modules; node -e "{ANSWER}"')[0] != 0
+
+
+def test_npm_through_a_session(home):
+    if not os.path.exists("/usr/bin/npm"):
+        pytest.skip("no npm here")
+    with Serve(env=dict(boxlib.base_env(), CLOCHE_HOME=str(home))) as s:
+        b = s.open(setup=f"({PACKAGE}); npm install --offline /tmp/p/thing-1.0.0.tgz")
+        assert s.code(b, ANSWER, language="node")["stdout"] == b"9 /opt/deps/node_modules/thing/thing.js\n"
+        assert s.code(b, "import('thing').then((m) => console.log(m.answer))", language="node")["stdout"] == b"9\n"
+        assert s.run(b, "thing")["stdout"] == b"9\n"
+
+
 def test_through_a_session(home):
     env = dict(boxlib.base_env(), CLOCHE_HOME=str(home))
     setup = "echo \"ANSWER = $N\" >thing.py"
