@@ -163,3 +163,20 @@ def test_archives_are_not_in_the_reach_of_boxes(serve, ws):
     assert "error" not in serve.ask("snapshot", sandbox=sb, file=str(ws / "s.tar.gz"))
     assert "error" not in serve.ask("restore", sandbox=sb, file=str(ws / "s.tar.gz"))
     serve.ask("close", sandbox=sb)
+
+
+def test_a_fork_has_what_its_owner_alone_may_read(serve, public):
+    """The copy is in memory that belongs to another user than the files."""
+    (public / "sub").mkdir(mode=0o700)
+    (public / "sub/private").write_text("1")
+    (public / "sub/private").chmod(0o600)
+    os.link(public / "sub/private", public / "twice")
+    (public / "link").symlink_to("sub/private")
+    sb = serve.open(workspace=str(public))
+    done = serve.ask("fork", sandbox=sb)
+    assert "error" not in done, done
+    r = serve.run(done["sandbox"], "sh", "-c", "cat sub/private link twice && stat -c '%a %h' sub sub/private && echo 2 >sub/private && cat twice")
+    assert r["stdout"] == b"111700 2\n600 2\n2\n", r
+    assert (public / "twice").read_text() == "1"
+    for one in (sb, done["sandbox"]):
+        serve.ask("close", sandbox=one)
