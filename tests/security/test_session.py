@@ -79,6 +79,16 @@ def test_the_last_signal_is_one_too(serve):
     serve.ask("close", sandbox=sb)
 
 
+def test_options_as_large_as_a_line_do_not_end_the_session(serve):
+    """`info` tells all options, those that were not given among them, and more."""
+    small, large = (serve.open(env={"A": "x" * n}) for n in (60000, 65400))
+    assert len(serve.ask("info", sandbox=small)["options"]["env"]["A"]) == 60000
+    assert serve.ask("info", sandbox=large)["error"]["type"] == "too_large"
+    for sb in (small, large):
+        assert serve.run(sb, "true")["exit_code"] == 0
+        serve.ask("close", sandbox=sb)
+
+
 # ---- ports ----
 
 SERVER = """import socket
