@@ -50,7 +50,7 @@ int sealed_map(int fd, size_t max, char **ret, size_t *ret_n, struct err *e)
 int sealed_words_make(char *const *const lists[], unsigned n, size_t max, int *ret, struct err *e)
 {
 	uint32_t counts[SEALED_LISTS_MAX] = { 0 };
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 
 	buf_init(&text, max);
 	for (unsigned i = 0; i < n; i++)
