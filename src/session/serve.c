@@ -178,6 +178,17 @@ static void op_hello(struct session *s, const struct request *r)
 			     CLOCHE_VERSION, "features", list));
 }
 
+/* Options that just fit into a line do not with what is told beside them. */
+static void answer_info(struct session *s, uint64_t id, json_t *info)
+{
+	if (json_dumpb(info, NULL, 0, JSON_COMPACT) < FRAME_LINE_MAX - 128) {
+		reply_done(s, id, info);
+		return;
+	}
+	json_decref(info);
+	reply_refuse(s, id, SES_TOO_LARGE, "the sandbox's options are larger than an answer");
+}
+
 static void op_info(struct session *s, const struct request *r)
 {
 	struct sandbox *sb;
@@ -186,7 +197,7 @@ static void op_info(struct session *s, const struct request *r)
 	if (request_json(r, "sandbox")) {
 		sb = sandbox_of(s, r);
 		if (sb)
-			reply_done(s, r->id, sandbox_info(sb));
+			answer_info(s, r->id, sandbox_info(sb));
 		return;
 	}
 	for (sb = s->sandboxes; sb; sb = sb->next)

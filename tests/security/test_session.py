@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import tarfile
@@ -55,7 +56,7 @@ def test_a_cancel_finds_its_way_through_any_number_of_orders(serve):
     sb = serve.open()
     n = serve.request("run", sandbox=sb, argv=["sh", "-c", "sleep 600; :", MARK], pty={"rows": 5, "cols": 5})
     serve.wait_event(n, "started")
-    keeper = parent(parent(boxlib.find_marked(MARK)[0]))
+    keeper = parent(parent(boxlib.wait_for(lambda: boxlib.find_marked(MARK))[0]))
     os.kill(keeper, signal.SIGSTOP)
     try:
         orders = [next(serve.ids) for _ in range(2000)]
@@ -77,6 +78,16 @@ def test_the_last_signal_is_one_too(serve):
     assert "error" not in serve.ask("signal", call=n, signal=64), "before the command runs, as a rule"
     assert serve.result(serve.request("wait", call=n))["signal"] == 64
     serve.ask("close", sandbox=sb)
+
+
+def test_options_as_large_as_a_line_do_not_end_the_session(serve):
+    """`info` tells all options, those that were not given among them, and more."""
+    small, large = (serve.open(env={"A": "x" * n}) for n in (60000, 65400))
+    assert len(serve.ask("info", sandbox=small)["options"]["env"]["A"]) == 60000
+    assert serve.ask("info", sandbox=large)["error"]["type"] == "too_large"
+    for sb in (small, large):
+        assert serve.run(sb, "true")["exit_code"] == 0
+        serve.ask("close", sandbox=sb)
 
 
 # ---- ports ----
@@ -117,11 +128,9 @@ def test_a_connection_for_which_there_is_no_descriptor_is_closed(leftovers):
         at = s.ask("port", call=n, port=8000)
         there = max(map(int, os.listdir(f"/proc/{s.p.pid}/fd"))) + 1
         resource.prlimit(s.p.pid, resource.RLIMIT_NOFILE, (there, there))
-        for _ in range(20):
-            made.enter_context(socket.create_connection((at["host"], at["port"])))
-        one = made.enter_context(socket.create_connection((at["host"], at["port"])))
-        one.settimeout(boxlib.HANG)
-        assert one.recv(1) == b""
+        all_of_them = [made.enter_context(socket.create_connection((at["host"], at["port"]))) for _ in range(40)]
+        closed, _, _ = select.select(all_of_them, [], [], boxlib.HANG)
+        assert closed and closed[0].recv(1) == b""
         before = busy(s.p.pid)
         time.sleep(0.3)
         assert busy(s.p.pid) - before < 10, "it is told of it for ever"
