@@ -148,7 +148,7 @@ enum sc_verdict sc_expect(enum sc_arch arch, const struct sc_request *rq, int nr
 	case SC_ARG_IOPRIO:
 		return allow_if((int)args[0] == 1 && (int)args[1] == 0, SC_EPERM);
 	case SC_ARG_FCNTL:
-		return allow_if((int)args[1] != 1024, SC_EPERM);
+		return allow_if((int)args[1] != 1024 && (int)args[1] != 1040, SC_EPERM);
 	case SC_ARG_RENAME:
 		return allow_if(((unsigned)args[4] & 4) == 0, SC_EPERM);
 	case SC_ARG_MMAP:
