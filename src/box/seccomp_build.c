@@ -260,8 +260,8 @@ static int put_no_bits(struct builder *b, unsigned n, uint32_t bits)
 	return put_load(b, ARG_LOW(n));
 }
 
-/* A lease holds up whoever opens the file on the host, for 45 seconds each time; a delegation (Linux
- * 6.19) whoever changes the directory, too. */
+/* A lease holds up whoever opens the file on the host, for 45 seconds each time; a delegation
+ * (Linux 6.19) whoever changes the directory, too. */
 static int put_fcntl(struct builder *b)
 {
 	PUT_IF_ANY(b, tail(b, SC_EPERM), tail(b, SC_ALLOW), 1024 /* F_SETLEASE */,
