@@ -39,7 +39,7 @@ FLAGS = "CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUT
 mutant("no user namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWUSER | ", "")), refuses=True)
 mutant("no mount namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWNS | ", "")), refuses=True)
 mutant("no pid namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWPID | ", "")),
-       (INIT, "if (kill(-1, SIGKILL) == 0 || errno == ESRCH) {", "{"), refuses=True)
+       (INIT, "if (in->alone || kill(-1, SIGKILL) == 0 || errno == ESRCH) {", "{"), refuses=True)
 mutant("no ipc namespace", (LAUNCH, FLAGS, FLAGS.replace("CLONE_NEWIPC | ", "")), tests=[S + "test_ids.py::test_namespaces_are_all_its_own"])
 mutant("no uts namespace", (LAUNCH, FLAGS, FLAGS.replace(" | CLONE_NEWUTS", "")),
        (INIT, "sethostname(a->spec->hostname, strlen(a->spec->hostname)) < 0", "false"), tests=[S + "test_ids.py::test_namespaces_are_all_its_own"])

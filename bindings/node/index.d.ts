@@ -47,9 +47,9 @@ export interface SandboxOptions {
 	setupTimeoutS?: number | null;
 	/** Calls can't change what `setup` has installed. Default: `true`. */
 	depsReadonly?: boolean | null;
-	/** A directory of this machine, absolute; shared read-write and kept. Default: a temporary one, removed by `close()`. */
+	/** A directory of this machine, absolute; shared read-write and kept. Default: one in memory, gone with the sandbox. */
 	workspace?: string | null;
-	/** How many bytes the workspace may grow to: fault `workspace_full`. */
+	/** The size of a workspace in memory, by default half of `memoryMb`. A directory that grows beyond it ends the call: fault `workspace_full`. */
 	workspaceMaxBytes?: number | null;
 	/** The workspace is a linked worktree: share what commits need of its repository. Default: `false`. */
 	git?: boolean | null;
@@ -347,7 +347,7 @@ export class Sandbox implements AsyncDisposable {
 	/** Why no call can start, found when it was opened. */
 	readonly fault: SandboxFault | null;
 	readonly image: ImageInfo | null;
-	/** The workspace's directory on this machine; `null` for a temporary one. */
+	/** The workspace's directory on this machine; `null` for one in memory. */
 	readonly workspace: string | null;
 	readonly notes: readonly string[];
 

@@ -50,7 +50,7 @@ int sealed_map(int fd, size_t max, char **ret, size_t *ret_n, struct err *e)
 int sealed_words_make(char *const *const lists[], unsigned n, size_t max, int *ret, struct err *e)
 {
 	uint32_t counts[SEALED_LISTS_MAX] = { 0 };
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 
 	buf_init(&text, max);
 	for (unsigned i = 0; i < n; i++)
@@ -67,55 +67,61 @@ int sealed_words_make(char *const *const lists[], unsigned n, size_t max, int *r
 	return sealed_make("words", text.data, text.len, ret, e);
 }
 
-/* An array of n pointers to the strings at *at, or NULL when they are not all there. */
-static char **take_words(char **at, const char *end, uint32_t n)
+/* One block of n lists of pointers to the strings that begin at `at`, each ended by NULL; NULL when
+ * they are not all there, or are not all that is there. */
+static char **take_words(char *at, const char *end, unsigned n, const uint32_t counts[])
 {
-	size_t size = ((size_t)n + 1) * sizeof(char *);
+	size_t total = 0, k = 0;
 	char **v;
 
-	if (n > (size_t)(end - *at)) /* each is a byte at least */
-		return NULL;
-	v = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	for (uint32_t i = 0; v != MAP_FAILED && i < n; i++) {
-		char *nul = *at < end ? memchr(*at, '\0', (size_t)(end - *at)) : NULL;
-
-		if (!nul) {
-			munmap(v, size);
+	for (unsigned i = 0; i < n; i++) {
+		if (counts[i] > (size_t)(end - at)) /* each word is a byte at least */
 			return NULL;
-		}
-		v[i] = *at;
-		*at = nul + 1;
+		total += (size_t)counts[i] + 1;
 	}
-	return v == MAP_FAILED ? NULL : v;
+	v = mmap(NULL, total * sizeof(*v), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		 0);
+	if (v == MAP_FAILED)
+		return NULL;
+	for (unsigned i = 0; i < n; i++, k++)
+		for (uint32_t left = counts[i]; left > 0; left--) {
+			char *nul = at < end ? memchr(at, '\0', (size_t)(end - at)) : NULL;
+
+			if (!nul) {
+				munmap(v, total * sizeof(*v));
+				return NULL;
+			}
+			v[k++] = at;
+			at = nul + 1;
+		}
+	if (at == end)
+		return v;
+	munmap(v, total * sizeof(*v));
+	return NULL;
 }
 
 int sealed_words_read(int fd, size_t max, unsigned n, char **ret[], size_t ret_counts[],
 		      struct err *e)
 {
 	uint32_t counts[SEALED_LISTS_MAX] = { 0 };
-	char **lists[SEALED_LISTS_MAX] = { NULL };
 	size_t len = 0, head = n * sizeof(counts[0]);
-	bool whole = true;
-	char *map = NULL, *at = NULL;
+	char *map = NULL, **words = NULL;
 
 	if (sealed_map(fd, max, &map, &len, e) < 0)
 		return -1;
 	if (map && len >= head) {
 		memcpy(counts, map, head);
-		at = map + head;
-		for (unsigned i = 0; whole && i < n; i++)
-			whole = (lists[i] = take_words(&at, map + len, counts[i]));
+		words = take_words(map + head, map + len, n, counts);
 	}
-	if (!at || !whole || at != map + len) {
-		for (unsigned i = 0; i < n && lists[i]; i++)
-			munmap(lists[i], ((size_t)counts[i] + 1) * sizeof(char *));
+	if (!words) {
 		if (map)
 			munmap(map, len);
 		return err_set(e, ERR_SYS, "the words of the command can't be read");
 	}
 	for (unsigned i = 0; i < n; i++) {
-		ret[i] = lists[i];
+		ret[i] = words;
 		ret_counts[i] = counts[i];
+		words += counts[i] + 1;
 	}
 	return 0;
 }

@@ -40,6 +40,7 @@ struct init {
 	int listener;
 	int tty_master, tty_slave;
 	pid_t command;
+	bool alone;		/* nobody is left to be reaped */
 	int leave[FD_PASS_MAX]; /* the way back to cloche's own groups */
 	size_t n_leave;
 	struct netns net;
@@ -344,20 +345,25 @@ static int init_take(struct init *in, struct err *e)
 	return o.tty ? init_terminal(in, e) : 0;
 }
 
-static int init_start(struct init *in, struct err *e)
+static int init_watch(struct init *in, struct err *e)
 {
-	const int tty[3] = { in->tty_slave, in->tty_slave, in->tty_slave };
-	struct init_args *a = in->a;
-	int fds[2] = { in->listener, in->tty_master };
 	sigset_t all;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	in->signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (in->signals < 0) {
-		err_sys(e, "watch for children");
-		return err_at(e, STAGE_COMMAND);
-	}
+	if (in->signals >= 0)
+		return 0;
+	err_sys(e, "watch for children");
+	return err_at(e, STAGE_COMMAND);
+}
+
+static int init_start(struct init *in, struct err *e)
+{
+	const int tty[3] = { in->tty_slave, in->tty_slave, in->tty_slave };
+	struct init_args *a = in->a;
+	int fds[2] = { in->listener, in->tty_master };
+
 	if (command_spawn(a->spec, in->tty_slave >= 0 ? tty : a->stdio, in->tty_slave >= 0, a->held,
 			  &in->command, e) < 0)
 		return -1;
@@ -394,6 +400,7 @@ static bool init_reap(struct init *in, int flags)
 			in->msg.status = status;
 			ended = true;
 		}
+	in->alone = pid < 0 && errno == ECHILD;
 	return ended;
 }
 
@@ -491,9 +498,11 @@ static void init_report_end(struct init *in)
 	struct rusage ru;
 
 	/* No waiting for what the command left behind: it is killed here, stopped or not, whatever
-	 * session it moved to. What can't be killed here goes with this process. */
-	if (kill(-1, SIGKILL) == 0 || errno == ESRCH) {
-		init_reap(in, 0);
+	 * session it moved to. What can't be killed here goes with this process. Who was left is
+	 * a child of init; without any, the kernel need not look at all the machine's processes. */
+	if (in->alone || kill(-1, SIGKILL) == 0 || errno == ESRCH) {
+		if (!in->alone)
+			init_reap(in, 0);
 		in->msg.left = limits_leave(in->leave, in->n_leave) == 0;
 	}
 	mark(in, MARK_ENDED);
@@ -531,7 +540,7 @@ _Noreturn void init_main(struct init_args *a)
 			    .tty_slave = -1 };
 	mark(&in, MARK_CHILD);
 	umask(0);
-	if (init_build(&in, &in.msg.err) < 0 ||
+	if (init_build(&in, &in.msg.err) < 0 || init_watch(&in, &in.msg.err) < 0 ||
 	    (a->ahead && init_take(&in, &in.msg.err) < 0 &&
 	     err_at(&in.msg.err, STAGE_COMMAND) < 0) ||
 	    init_start(&in, &in.msg.err) < 0) {

@@ -54,8 +54,9 @@ int relay_capture(struct relay *r, uint64_t cap, struct err *e)
 	r->capture = true;
 	r->to = -1;
 	r->cap = cap;
+	r->mapped = cap ? (size_t)cap : 1;
 	/* Only what is written is ever backed by memory. */
-	r->store = mmap(NULL, cap ? cap : 1, PROT_READ | PROT_WRITE,
+	r->store = mmap(NULL, r->mapped, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (r->store == MAP_FAILED) {
 		r->store = NULL;
@@ -90,6 +91,15 @@ void relay_store(struct relay *r, const char *data, size_t n)
 		data += k;
 		n -= k;
 	}
+}
+
+/* While the first half is being filled, nothing stands where the ring will be. */
+void relay_narrow(struct relay *r, uint64_t least)
+{
+	uint64_t cap = 2 * r->total < least ? least : 2 * r->total;
+
+	if (r->total <= r->cap / 2 && cap < r->cap)
+		r->cap = cap;
 }
 
 static void relay_write(struct relay *r)
@@ -241,7 +251,7 @@ void relay_take(struct relay *r, struct box_stream *s)
 	       head = r->total < half ? (size_t)r->total : half;
 
 	*s = (struct box_stream){ .data = r->store,
-				  .mapped = r->cap ? (size_t)r->cap : 1,
+				  .mapped = r->mapped,
 				  .len = head + tail,
 				  .head_len = head + tail,
 				  .cut = in_tail > ring ? in_tail - ring : 0 };
@@ -268,6 +278,6 @@ void relay_close(struct relay *r)
 	free(r->chunk);
 	r->chunk = NULL;
 	if (r->store)
-		munmap(r->store, r->cap ? r->cap : 1);
+		munmap(r->store, r->mapped);
 	r->store = NULL;
 }

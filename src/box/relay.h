@@ -30,6 +30,7 @@ struct relay {
 	bool capture;
 	char *store; /* mapped once: first half head, second half (a byte more when odd) a ring */
 	uint64_t cap, total;
+	size_t mapped;
 };
 
 void relay_init(struct relay *r, int from, int to);
@@ -41,6 +42,13 @@ int relay_reopen(int fd, int flags, bool *ret_own);
 int relay_capture(struct relay *r, uint64_t cap, struct err *e);
 /* Captures what was read by somebody else. */
 void relay_store(struct relay *r, const char *data, size_t n);
+/* Memory is short: what is kept from now on is `least` bytes, or twice of what is kept already. */
+void relay_narrow(struct relay *r, uint64_t least);
+/* How much is kept. */
+static inline uint64_t relay_kept(const struct relay *r)
+{
+	return r->total < r->cap ? r->total : r->cap;
+}
 /* Fills up to two pollfds (events 0 and fd -1 when not waiting); returns how many. */
 unsigned relay_poll(const struct relay *r, struct pollfd p[2]);
 /* Moves what can be moved, by the revents of the two pollfds. */

@@ -199,7 +199,7 @@ static int run(int argc, char **argv)
 {
 	static struct doctor_result results[DOCTOR_ROWS_MAX];
 	struct doctor_ask ask = { 0 };
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	enum verdict verdict;
 	struct err e;
 	int rest, rc;

@@ -132,7 +132,7 @@ static int install(const struct buf *text, struct err *e)
 /* The AppArmor profile. Returns true when it was installed. */
 static bool mend_apparmor(struct err *e)
 {
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 	char path[PATH_MAX];
 
 	e->kind = ERR_NONE;

@@ -71,7 +71,7 @@ static int run(int argc, char **argv)
 	unsigned groups, skeletons, dirs;
 	struct img_gc_done left = { 0 };
 	bool unit;
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	struct json j;
 	struct err e;
 	int rest, rc;

@@ -25,7 +25,7 @@ int cli_put(int fd, const struct buf *out)
 
 int cli_show_help(const struct opt_verb *verb)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 
 	buf_init(&out, TEXT_MAX);
 	opt_help(verb, &out);
@@ -34,7 +34,7 @@ int cli_show_help(const struct opt_verb *verb)
 
 int cli_banner(void)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 
 	buf_init(&out, TEXT_MAX);
 	buf_str(&out, "Usage: cloche VERB [OPTIONS] [OPERANDS]\n\n");
@@ -71,7 +71,7 @@ static int help_option(void *ctx, const struct opt_row *row, const char *value, 
 
 static int help_run(int argc, char **argv)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	const struct opt_verb *verb = NULL;
 	int form = -1, rest, rc = cli_parse(&cli_help_verb, argc, argv, help_option, &form, &rest);
 	struct err e;
@@ -104,7 +104,7 @@ static int help_run(int argc, char **argv)
 
 static int version_run(int argc, char **argv)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	int rest, rc = cli_parse(&cli_version_verb, argc, argv, no_option, NULL, &rest);
 
 	buf_init(&out, TEXT_MAX);
@@ -118,7 +118,7 @@ static int version_run(int argc, char **argv)
 
 static int completion_run(int argc, char **argv)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	int rest, rc = cli_parse(&cli_completion_verb, argc, argv, no_option, NULL, &rest);
 	struct err e;
 
@@ -138,7 +138,7 @@ static int completion_run(int argc, char **argv)
 
 static int man_run(int argc, char **argv)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	int rest, rc = cli_parse(&cli_man_verb, argc, argv, no_option, NULL, &rest);
 
 	buf_init(&out, TEXT_MAX);

@@ -153,7 +153,7 @@ static void as_json(const struct list *l, struct buf *out)
 static int run(int argc, char **argv)
 {
 	_cleanup_img_store_ struct img_store s = IMG_STORE_NONE;
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	struct list l = { .s = &s };
 	bool json = false;
 	struct err e;

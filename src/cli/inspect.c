@@ -132,7 +132,7 @@ static int run(int argc, char **argv)
 {
 	_cleanup_img_store_ struct img_store s = IMG_STORE_NONE;
 	struct inspected i = { .s = &s };
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	struct err e;
 	int rest, rc;
 

@@ -174,7 +174,7 @@ static void keeper_over(struct box_owner *owner, const struct box_outcome *out)
 	const struct outcome_show show = { .timing = k->o->timing,
 					   .queued_us = k->c.queued_us,
 					   .notes_from = k->notes_from };
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 	int fds[2];
 	struct err e;
 

@@ -67,7 +67,7 @@ static int run(int argc, char **argv)
 {
 	_cleanup_img_store_ struct img_store s = IMG_STORE_NONE;
 	struct img_gc_done done = { 0 };
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	bool json = false;
 	struct err e;
 	int rest, rc;

@@ -66,7 +66,7 @@ static int run(int argc, char **argv)
 	_cleanup_img_store_ struct img_store s = IMG_STORE_NONE;
 	struct img_gc_done done = { 0 };
 	char size[IMAGE_SIZE_TEXT];
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	int rest, rc, failed = 0;
 	struct err e;
 

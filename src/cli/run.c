@@ -48,7 +48,7 @@ static int put(const struct buf *b)
 static int show_plan(void)
 {
 	static struct plan plan;
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	struct err e;
 
 	buf_init(&out, 1 << 20);
@@ -69,7 +69,7 @@ static int code_of(const struct box_outcome *out)
 /* Written on the way, not gathered: a hostile box prints what grows sixfold when it is escaped. */
 static int tell_json(const struct run_options *o, const struct box_outcome *out)
 {
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 
 	buf_stream(&text, STDOUT_FILENO);
 	outcome_json(&prepared, out, &(struct outcome_show){ .streams = true, .timing = o->timing },

@@ -220,7 +220,7 @@ static void show_tail(const struct box_stream *s)
 static int tell_made(const struct setup_options *o, double seconds)
 {
 	const struct img_unpacked *done = &setup.info.done;
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	char name[IMG_REF_CAP];
 	struct json j;
 
@@ -255,7 +255,7 @@ static int tell_made(const struct setup_options *o, double seconds)
 
 static int tell_outcome(const struct setup_options *o, const struct box_outcome *out)
 {
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 
 	buf_stream(&text, STDOUT_FILENO);
 	outcome_json(&prepared, out, &(struct outcome_show){ .streams = !o->live }, &text);
@@ -265,7 +265,7 @@ static int tell_outcome(const struct setup_options *o, const struct box_outcome 
 
 static void tell_phase(const struct setup_options *o, const char *phase, const char *text)
 {
-	_cleanup_buf_ struct buf line;
+	_cleanup_buf_ struct buf line = { 0 };
 	struct json j;
 
 	if (!o->live)
@@ -418,7 +418,7 @@ static int make_bytecode(struct setup_options *o, double since)
 {
 	static char *words[8];
 	const struct layers all = { prepared.image.layers, prepared.image.n_layers };
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 
 	buf_init(&out, 4096);
 	if (!setup.found && !bytecode_lacks(&all, prepared.image.python)) {

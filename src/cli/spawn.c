@@ -87,7 +87,7 @@ static int refuse(const struct err *e)
 	static struct box_outcome out;
 	struct spawn_hello h = { .kind = SPAWN_FAILED, .err = *e };
 	const struct mount_check *m = &prepared.mounts;
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 
 	if (e->kind == ERR_USAGE)
 		name_option(e->msg, h.option, sizeof(h.option));
@@ -117,7 +117,7 @@ static int ready(void)
 	const struct spawn_hello h = { .kind = SPAWN_READY };
 	struct box_spec *s = &prepared.spec;
 	int r;
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 	struct json j;
 
 	buf_init(&text, HELLO_MAX);

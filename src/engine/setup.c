@@ -51,7 +51,7 @@ static void key_env(struct buf *b, const char *pair)
 
 static int make_key(const struct request *r, struct setup *s, struct err *e)
 {
-	_cleanup_buf_ struct buf b;
+	_cleanup_buf_ struct buf b = { 0 };
 
 	buf_init(&b, KEY_MAX);
 	key_word(&b, KEY_FORMAT);
@@ -216,7 +216,7 @@ int setup_settle_empty(struct setup *s, struct err *e)
 /* No document stands behind it, so its id is made of what it is made of. */
 static void image_id(const struct setup *s, char ret[IMG_DIGEST_LEN + 1])
 {
-	_cleanup_buf_ struct buf b;
+	_cleanup_buf_ struct buf b = { 0 };
 
 	buf_init(&b, 4096);
 	key_word(&b, "cloche derived 1");

@@ -77,7 +77,7 @@ int setup_host(struct img_record *ret, struct err *e)
 {
 	_cleanup_img_record_ struct img_record r = { .host = true };
 	char hex[SHA256_HEX + 1];
-	_cleanup_buf_ struct buf b;
+	_cleanup_buf_ struct buf b = { 0 };
 
 	buf_init(&b, FACTS_MAX);
 	buf_str(&b, "cloche host 1");

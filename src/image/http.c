@@ -165,7 +165,7 @@ static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl
 
 static int add_header(struct img_exchange *x, const char *name, const char *value, struct err *e)
 {
-	_cleanup_buf_ struct buf line;
+	_cleanup_buf_ struct buf line = { 0 };
 	struct curl_slist *more;
 
 	buf_init(&line, 65536);
@@ -420,7 +420,7 @@ int img_url_redirect(const char *url, const char *location, char ret[IMG_URL_MAX
 
 int img_url_query(char url[IMG_URL_MAX], const char *name, const char *value, struct err *e)
 {
-	_cleanup_buf_ struct buf pair;
+	_cleanup_buf_ struct buf pair = { 0 };
 	CURLU *u = curl_url();
 	bool done;
 

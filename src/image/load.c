@@ -265,7 +265,7 @@ static int import_image(struct loading *l, const struct img_unpack_result *r, st
 							  .n_layers = 1 };
 	struct img_record_layer *layer = &record.layers[0];
 	struct img_loaded as = { .n_names = 1, .names = l->how->name, .layers = 1 };
-	_cleanup_buf_ struct buf json;
+	_cleanup_buf_ struct buf json = { 0 };
 	const char *diff = r->decoded.out_digest;
 
 	buf_init(&json, JSON_MAX);

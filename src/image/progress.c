@@ -42,7 +42,7 @@ static void line(struct img_progress *p, const char *text)
 static void event(const char *name, const char *phase, const char *digest, const char *text,
 		  uint64_t bytes, uint64_t total)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	struct json j;
 
 	buf_init(&out, 4 * LINE_MAX);

@@ -37,7 +37,7 @@ static void base64(struct buf *out, const char *text, size_t n)
 /* "Basic ..." of user and password, to be freed. */
 static char *basic(const struct img_auth *a)
 {
-	_cleanup_buf_ struct buf pair;
+	_cleanup_buf_ struct buf pair = { 0 };
 	struct buf out;
 
 	buf_init(&pair, 2 * IMG_SECRET_MAX + 8);
@@ -179,7 +179,7 @@ static int get_token(struct img_fetch *f, struct err *e)
 	struct img_endpoint *end = &f->reg->ends[f->end];
 	struct img_exchange x = { .method = "GET", .accept = "application/json" };
 	char token[TOKEN_MAX], *shown = NULL, text[400];
-	_cleanup_buf_ struct buf form;
+	_cleanup_buf_ struct buf form = { 0 };
 	struct img_origin realm;
 	bool trusted;
 	int r;

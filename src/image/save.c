@@ -148,7 +148,7 @@ static int put_all(struct saving *s, struct err *e)
 {
 	const struct tar_sink sink = { put_plain, s };
 	static const char layout[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
-	_cleanup_buf_ struct buf index, docker;
+	_cleanup_buf_ struct buf index = { 0 }, docker = { 0 };
 	char path[128];
 
 	buf_init(&index, IMG_DOC_MAX);

@@ -353,7 +353,7 @@ int img_store_json(const struct img_store *s, const char *id, char **ret, size_t
 int img_image_publish(const struct img_store *s, const struct img_record *r, const void *json,
 		      size_t n, struct err *e)
 {
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 	_cleanup_fd_ int lock = -1;
 	char name[80];
 

@@ -239,7 +239,7 @@ static int put_aside(const struct img_store *s, struct img_draft *d, const char 
 /* Beside the tree, to be brought to the disk with it. */
 static int info_put(const struct img_draft *d, const struct img_layer_info *info, struct err *e)
 {
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 	_cleanup_fd_ int fd = -1;
 
 	buf_init(&text, STORE_INFO_MAX);

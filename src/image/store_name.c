@@ -230,7 +230,7 @@ int img_name_set(const struct img_store *s, const struct img_ref *ref, const cha
 {
 	char text[IMG_REF_CAP], file[FILE_CAP];
 	struct img_record r = { 0 };
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	_cleanup_fd_ int lock = -1;
 	struct img_name there;
 

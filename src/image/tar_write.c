@@ -161,7 +161,7 @@ static int put_header(const struct tar_sink *sink, const struct tar_entry *en, c
 int tar_put(const struct tar_sink *sink, const struct tar_entry *en, struct err *e)
 {
 	char path[TAR_PATH_CAP + 1];
-	_cleanup_buf_ struct buf more;
+	_cleanup_buf_ struct buf more = { 0 };
 
 	snprintf(path, sizeof(path), "%s%s", en->path, en->type == TAR_DIR ? "/" : "");
 	buf_init(&more, PAX_MAX);
@@ -171,7 +171,7 @@ int tar_put(const struct tar_sink *sink, const struct tar_entry *en, struct err 
 int tar_put_sparse(const struct tar_sink *sink, const struct tar_entry *en,
 		   const struct tar_piece *pieces, size_t n, struct err *e)
 {
-	_cleanup_buf_ struct buf more, map;
+	_cleanup_buf_ struct buf more = { 0 }, map = { 0 };
 	uint64_t stored = 0;
 
 	buf_init(&more, PAX_MAX);

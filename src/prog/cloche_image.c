@@ -39,7 +39,7 @@ static const struct {
 
 int image_fail(const char *verb, bool as_json, const struct err *e)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	struct json j;
 
 	buf_init(&out, 65536);

@@ -21,7 +21,7 @@ static int show(void *ctx, const struct img_loaded *image, struct err *e)
 {
 	const struct load_options *o = ctx;
 	char text[IMG_REF_CAP];
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	struct json j;
 
 	buf_init(&out, OUT_MAX);

@@ -46,7 +46,7 @@ static int show(const struct pull_options *o, const struct img_pulled *p)
 {
 	char ref[IMG_REF_CAP];
 	struct img_ref bare = o->ref;
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	struct json j;
 
 	buf_init(&out, 65536);

@@ -72,7 +72,7 @@ static const char *type_of(const struct err *e)
 
 static int fail(const struct err *e)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	char text[sizeof(e->msg)];
 	struct json j;
 
@@ -161,7 +161,7 @@ int image_snapshot(int argc, char **argv)
 	enum img_codec codec;
 	struct img_files_tarred done = { 0 };
 	struct ses_workspace w;
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	uint64_t size = 0;
 	struct json j;
 	struct err e;
@@ -262,7 +262,7 @@ int image_restore(int argc, char **argv)
 	struct ses_replace r = SES_REPLACE_NONE;
 	struct ses_workspace w;
 	uint64_t max = img_unpack_default.bytes, files = 0;
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	struct err e, left;
 	struct json j;
 	int rc;

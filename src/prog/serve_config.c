@@ -23,7 +23,7 @@ static json_t *names(const json_t *profiles)
 
 static int put_json(json_t *o)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 
 	buf_init(&out, 1 << 20);
@@ -59,7 +59,7 @@ static int tell_wrong(const struct config_options *o, const struct err *e)
 
 static int tell_right(const struct config_options *o, const struct ses_config *c)
 {
-	_cleanup_buf_ struct buf out;
+	_cleanup_buf_ struct buf out = { 0 };
 
 	if (o->json)
 		return put_json(json_pack("{s:b, s:s, s:b, s:o, s:o, s:o, s:o}", "ok", 1, "file",

@@ -182,33 +182,37 @@ void call_pump_queue(struct session *s)
 
 /* ---- from the queue to the box ---- */
 
-static int make_streams(struct call *c, struct err *e)
-{
-	_cleanup_fd_ int out = -1, err = -1, in = -1;
-	uint64_t cap = c->sb->options.output;
-	int mine;
+/* This side's ends of the command's streams. */
+struct ends {
+	int in, out, err;
+};
 
-	if (fd_pipe(&out, &c->fds.out) < 0)
+static int make_pipes(struct call *c, struct ends *ret, struct err *e)
+{
+	unsigned flags = c->order.flags;
+
+	if (fd_pipe(&ret->out, &c->fds.out) < 0 ||
+	    (!(flags & SPAWN_PTY) && fd_pipe(&ret->err, &c->fds.err) < 0) ||
+	    (flags & SPAWN_STDIN && fd_pipe(&c->fds.in, &ret->in) < 0))
 		return err_sys(e, "a pipe");
-	if (output_open(&c->output, &c->output.out, "stdout", out, cap, e) < 0)
+	return 0;
+}
+
+static int open_streams(struct call *c, struct ends *mine, struct err *e)
+{
+	uint64_t cap = c->sb->options.output;
+
+	if (output_open(&c->output, &c->output.out, "stdout", mine->out, cap, e) < 0)
 		return -1;
-	out = -1;
-	if (!(c->order.flags & SPAWN_PTY)) {
-		if (fd_pipe(&err, &c->fds.err) < 0)
-			return err_sys(e, "a pipe");
-		if (output_open(&c->output, &c->output.err, "stderr", err, cap, e) < 0)
-			return -1;
-		err = -1;
-	}
-	if (!(c->order.flags & SPAWN_STDIN))
-		return 0;
-	if (fd_pipe(&c->fds.in, &in) < 0)
-		return err_sys(e, "a pipe");
-	mine = in;
-	if (call_stdin_open(c, in, e) < 0)
+	mine->out = -1;
+	if (mine->err >= 0 &&
+	    output_open(&c->output, &c->output.err, "stderr", mine->err, cap, e) < 0)
 		return -1;
-	in = -1;
-	return mine < 0;
+	mine->err = -1;
+	if (mine->in >= 0 && call_stdin_open(c, mine->in, e) < 0)
+		return -1;
+	mine->in = -1;
+	return 0;
 }
 
 static void on_control(void *ctx, unsigned events);
@@ -221,9 +225,7 @@ static int make_control(struct call *c, struct err *e)
 		return err_sys(e, "a socket");
 	c->control = pair[0];
 	c->fds.control = pair[1];
-	if (fcntl(c->control, F_SETFL, O_NONBLOCK) < 0)
-		return err_sys(e, "a socket");
-	return loop_add(&c->s->loop, &c->control_src, c->control, EPOLLIN, on_control, c, e);
+	return fcntl(c->control, F_SETFL, O_NONBLOCK) < 0 ? err_sys(e, "a socket") : 0;
 }
 
 static void lost(struct call *c, const char *why)
@@ -243,10 +245,27 @@ static void give_fds_up(struct call *c)
 	c->held = 0;
 }
 
+/* The box does not wait for what this side needs of its own. */
+static int hand_over(struct call *c, struct ends *mine, struct err *e)
+{
+	if (make_control(c, e) < 0 || make_pipes(c, mine, e) < 0)
+		return -1;
+	c->spawner = c->sb->current;
+	c->spawner->calls++;
+	if (spawn_send_call(c->spawner->sock, &c->order, &c->fds) < 0)
+		return 1;
+	give_fds_up(c);
+	return loop_add(&c->s->loop, &c->control_src, c->control, EPOLLIN, on_control, c, e) < 0
+		       ? -1
+		       : open_streams(c, mine, e);
+}
+
 static void call_start(struct call *c)
 {
+	struct ends mine = { -1, -1, -1 };
 	struct sandbox *sb = c->sb;
 	struct err e;
+	int r;
 
 	c->state = CALL_STARTING;
 	c->order.queued_us = loop_now() - c->queued_at;
@@ -255,18 +274,16 @@ static void call_start(struct call *c)
 		call_ended(c);
 		return;
 	}
-	if (make_control(c, &e) < 0 || make_streams(c, &e) < 0) {
+	r = hand_over(c, &mine, &e);
+	fd_close(&mine.in);
+	fd_close(&mine.out);
+	fd_close(&mine.err);
+	if (r > 0) {
+		lost(c, "the sandbox's spawner takes no calls");
+	} else if (r < 0) {
 		result_fault(&c->result, FAULT_STARTUP_FAILED, "spec", e.msg);
 		call_ended(c);
-		return;
 	}
-	c->spawner = sb->current;
-	c->spawner->calls++;
-	if (spawn_send_call(c->spawner->sock, &c->order, &c->fds) < 0) {
-		lost(c, "the sandbox's spawner takes no calls");
-		return;
-	}
-	give_fds_up(c);
 }
 
 static void call_started(struct call *c)

@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "session/changes_impl.h"
 
-#define PATHS_MAX (64u << 20)
+#define PATHS_MAX (16u << 20)
 
 struct ses_changes {
 	int dirfd;

@@ -29,7 +29,7 @@
 #include "session/changes_impl.h"
 #include "session/workspace_impl.h"
 
-#define NAMES_MAX (512u << 20)
+#define NAMES_MAX (64u << 20)
 #define STEPS_MAX 20000000
 #define SECOND UINT64_C(1000000000)
 #define TICKS_MAX 400 /* pauses of half a millisecond */
@@ -62,7 +62,7 @@ static int too_large(struct err *e)
 {
 	return err_set(
 		e, ERR_TOO_LARGE,
-		"the workspace has more than %d files, or too many and too deep directories, to track its changes",
+		"the workspace has more than %d files, too long names or too deep directories: too many to track its changes",
 		SES_CHANGES_WALK_MAX);
 }
 

@@ -299,7 +299,7 @@ int ses_options_spawn(const struct ses_options *o, const struct ses_place *at,
 static int setup_name(const struct ses_options *o, const char *from, const char *command,
 		      char ret[32], struct ses_error *e)
 {
-	_cleanup_buf_ struct buf b;
+	_cleanup_buf_ struct buf b = { 0 };
 	char hex[SHA256_HEX + 1];
 
 	buf_init(&b, SETUP_KEY_MAX);

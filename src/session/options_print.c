@@ -142,7 +142,7 @@ static int json(struct buf *b)
 
 int ses_options_print(const char *format)
 {
-	_cleanup_buf_ struct buf b;
+	_cleanup_buf_ struct buf b = { 0 };
 	int r = 0;
 
 	buf_init(&b, TEXT_MAX);

@@ -47,6 +47,8 @@ void output_close(struct output *o)
 {
 	stream_close(&o->out);
 	stream_close(&o->err);
+	o->s->stored_bytes -= o->stored;
+	o->stored = 0;
 	pump_drop(&o->pump);
 }
 
@@ -104,11 +106,25 @@ static void stream_hold(struct stream *t)
 	loop_remove(&t->of->s->loop, &t->src);
 }
 
+/* A box's own limit knows nothing of this memory. */
+static void keep(struct stream *t, const char *data, size_t n)
+{
+	struct output *o = t->of;
+	uint64_t before = relay_kept(&t->kept), more;
+
+	if (o->s->stored_bytes >= SES_STORED_BYTES)
+		relay_narrow(&t->kept, SES_STORED_LEAST);
+	relay_store(&t->kept, data, n);
+	more = relay_kept(&t->kept) - before;
+	o->stored += more;
+	o->s->stored_bytes += more;
+}
+
 static void stream_take(struct stream *t, const char *data, size_t n)
 {
 	struct output *o = t->of;
 
-	relay_store(&t->kept, data, n);
+	keep(t, data, n);
 	if (o->ended)
 		t->left -= n;
 	if (!o->live)

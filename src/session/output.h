@@ -23,6 +23,7 @@ struct output {
 	bool live; /* set by its owner before output_run */
 	bool running, ended;
 	size_t unacked;
+	uint64_t stored; /* what is kept, until output_close */
 	struct pump pump;
 	void *ctx;
 	json_t *(*event)(void *ctx, const char *name); /* of live output, without its bytes */

@@ -60,6 +60,7 @@ static void conn_drop(struct conn *x)
 			break;
 		}
 	p->n_conns--;
+	p->call->s->n_conns--;
 	loop_free(l, x);
 }
 
@@ -189,15 +190,31 @@ void port_connected(struct call *c, uint64_t tag, int fd)
 		conn_drop(x);
 }
 
+/* Without a descriptor for it the connection would wait, and the loop be told of it for ever: the
+ * one that is kept for this takes it, so that it can be closed. */
+static int take_one(struct session *s, int listener)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd >= 0 || (errno != EMFILE && errno != ENFILE) || s->spare < 0)
+		return fd;
+	fd_close(&s->spare);
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd_close(&fd);
+	s->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return -1;
+}
+
 static void on_listen(void *ctx, unsigned events)
 {
 	struct port *p = ctx;
-	_cleanup_fd_ int fd = accept4(p->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct spawn_order o = { .kind = SPAWN_CONNECT, .port = p->number };
 	struct call *c = p->call;
+	_cleanup_fd_ int fd = take_one(c->s, p->fd);
+	struct spawn_order o = { .kind = SPAWN_CONNECT, .port = p->number };
 	struct conn *x;
 
-	if (fd < 0 || p->n_conns >= CONNS_MAX || c->state != CALL_RUNNING)
+	if (fd < 0 || p->n_conns >= CONNS_MAX || c->s->n_conns >= c->s->conns_max ||
+	    c->state != CALL_RUNNING)
 		return;
 	x = calloc(1, sizeof(*x));
 	if (!x)
@@ -207,6 +224,7 @@ static void on_listen(void *ctx, unsigned events)
 	x->fd[1] = -1;
 	p->conns = x;
 	p->n_conns++;
+	c->s->n_conns++;
 	o.tag = x->tag;
 	if (spawn_send_order(c->control, &o) < 0)
 		conn_drop(x);

@@ -39,13 +39,14 @@ static json_t *take(json_t *o, const char *key)
 	return v;
 }
 
-static bool fits(const json_t *v)
+/* `n` bytes of text that hold it were read; what is written is never so much longer than that. */
+static bool fits(const json_t *v, size_t n)
 {
-	return json_dumpb(v, NULL, 0, JSON_COMPACT) <= LINE_ROOM;
+	return n <= LINE_ROOM / 16 || json_dumpb(v, NULL, 0, JSON_COMPACT) <= LINE_ROOM;
 }
 
 /* An array of which each element fits into a frame; missing is empty. */
-static bool is_list(const json_t *v, bool text)
+static bool is_list(const json_t *v, bool text, size_t n)
 {
 	const json_t *x;
 	size_t i;
@@ -53,7 +54,7 @@ static bool is_list(const json_t *v, bool text)
 	if (v && !json_is_array(v))
 		return false;
 	json_array_foreach(v, i, x) if (!(text ? json_is_string(x) : json_is_object(x)) ||
-					!fits(x)) return false;
+					!fits(x, n)) return false;
 	return true;
 }
 
@@ -69,7 +70,7 @@ int result_read(struct result *r, const char *text, size_t n, struct err *e)
 	}
 	denied = take(o, "denied");
 	notes = take(o, "notes");
-	if (!is_list(denied, false) || !is_list(notes, true) || !fits(o)) {
+	if (!is_list(denied, false, n) || !is_list(notes, true, n) || !fits(o, n)) {
 		json_decref(denied);
 		json_decref(notes);
 		json_decref(o);

@@ -23,6 +23,8 @@
 #define FILES_MAX 65536 /* descriptors are asked for, at most */
 #define FILES_OF_CALL 8 /* that a call needs while it starts */
 #define FILES_OF_OURS 64
+#define FILES_OF_CONN 2
+#define FILES_OF_CONNS 64     /* that connections have, however few there are */
 #define END_GRACE_US 10000000 /* how long the end waits for what it has ended */
 
 static const char *const features[] = { "run",	"run_code", "background", "pty",
@@ -176,6 +178,17 @@ static void op_hello(struct session *s, const struct request *r)
 			     CLOCHE_VERSION, "features", list));
 }
 
+/* Options that just fit into a line do not with what is told beside them. */
+static void answer_info(struct session *s, uint64_t id, json_t *info)
+{
+	if (json_dumpb(info, NULL, 0, JSON_COMPACT) < FRAME_LINE_MAX - 128) {
+		reply_done(s, id, info);
+		return;
+	}
+	json_decref(info);
+	reply_refuse(s, id, SES_TOO_LARGE, "the sandbox's options are larger than an answer");
+}
+
 static void op_info(struct session *s, const struct request *r)
 {
 	struct sandbox *sb;
@@ -184,7 +197,7 @@ static void op_info(struct session *s, const struct request *r)
 	if (request_json(r, "sandbox")) {
 		sb = sandbox_of(s, r);
 		if (sb)
-			reply_done(s, r->id, sandbox_info(sb));
+			answer_info(s, r->id, sandbox_info(sb));
 		return;
 	}
 	for (sb = s->sandboxes; sb; sb = sb->next)
@@ -459,19 +472,26 @@ static void unblock(int fd)
 		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-/* As many boxes as there are descriptors for. */
+/* As many boxes, and connections beside them, as there are descriptors for. */
 static void count_boxes(struct session *s, const struct serve_options *o)
 {
 	struct rlimit files;
+	rlim_t left = 0;
 
+	s->conns_max = SES_CONNS;
 	s->boxes_max = o->boxes_max ? o->boxes_max : SES_BOXES;
 	s->queue_max = o->queue_max ? o->queue_max : SES_QUEUE;
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
 		return;
 	files.rlim_cur = files.rlim_max < FILES_MAX ? files.rlim_max : FILES_MAX;
 	setrlimit(RLIMIT_NOFILE, &files);
-	if (s->boxes_max > (files.rlim_cur - FILES_OF_OURS) / FILES_OF_CALL)
-		s->boxes_max = (unsigned)((files.rlim_cur - FILES_OF_OURS) / FILES_OF_CALL);
+	if (files.rlim_cur > FILES_OF_OURS + FILES_OF_CONNS)
+		left = files.rlim_cur - FILES_OF_OURS - FILES_OF_CONNS;
+	if (s->boxes_max > left / FILES_OF_CALL)
+		s->boxes_max = left < FILES_OF_CALL ? 1 : (unsigned)(left / FILES_OF_CALL);
+	left = left > s->boxes_max * FILES_OF_CALL ? left - s->boxes_max * FILES_OF_CALL : 0;
+	left = (left + FILES_OF_CONNS) / FILES_OF_CONN;
+	s->conns_max = left < SES_CONNS ? (unsigned)left : SES_CONNS;
 }
 
 static int open_session(struct session *s, const struct serve_options *o, struct err *e)
@@ -480,6 +500,7 @@ static int open_session(struct session *s, const struct serve_options *o, struct
 	int fd;
 
 	s->in_fd = o->in;
+	s->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	s->cloche = o->cloche;
 	s->room.prev = s->room.next = &s->room;
 	s->queue_end = &s->queue;
@@ -529,6 +550,7 @@ int serve(const struct serve_options *o)
 	if (s->owned)
 		state_owner_close(&s->owner);
 	fd_close(&s->stop_src.fd);
+	fd_close(&s->spare);
 	loop_close(&s->loop);
 	return s->code;
 }

@@ -31,6 +31,9 @@
 #define SES_UPLOADS_MAX 64     /* requests whose payload is not whole yet */
 #define SES_HELD_BYTES (256u << 20) /* of payloads that nobody else has yet */
 #define SES_KEPT_BYTES (1u << 30)   /* of output that waits for a `wait` */
+#define SES_STORED_BYTES (1u << 30) /* of output that is kept: with more, each stream keeps */
+#define SES_STORED_LEAST (1u << 20) /* this much, or as much again as it has */
+#define SES_CONNS 1024		    /* to ports of boxes, at once */
 #define SES_WINDOW (1u << 20)	    /* un-acknowledged live output of a command */
 
 struct session;
@@ -71,7 +74,9 @@ struct session {
 	bool greeted, acks, ending;
 	int code;
 	const char *cloche; /* the program that runs boxes */
-	unsigned boxes_max, queue_max;
+	unsigned boxes_max, queue_max, conns_max;
+	unsigned n_conns; /* to ports of boxes; other users can make them, too */
+	int spare;	  /* a descriptor for when there is none */
 
 	struct pending *pending[SES_BUCKETS];
 	size_t n_pending;
@@ -87,6 +92,7 @@ struct session {
 	struct upload *uploads;
 	unsigned n_uploads;
 	size_t held_bytes, kept_bytes;
+	uint64_t stored_bytes;
 	struct state_owner owner; /* where temporary workspaces are; made at first use */
 	bool owned;
 };

@@ -147,7 +147,7 @@ static const char *last_line(const char *text, size_t n, size_t *ret_n)
  */
 static char *tail(struct stream *of)
 {
-	_cleanup_buf_ struct buf quoted;
+	_cleanup_buf_ struct buf quoted = { 0 };
 	struct box_stream kept = { 0 };
 	struct json j;
 	json_t *text;

@@ -72,7 +72,7 @@ static bool given_up(struct worker *w, uint64_t op, uint64_t id)
 /* An object of base/json's writer as one of jansson's. */
 static json_t *file_json(const struct ses_file *f)
 {
-	_cleanup_buf_ struct buf text;
+	_cleanup_buf_ struct buf text = { 0 };
 	struct json j;
 
 	buf_init(&text, FRAME_LINE_MAX);

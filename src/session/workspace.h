@@ -170,5 +170,6 @@ unsigned ses_replace_all_at(int top, char ret[][SES_DRAFT_CAP], unsigned max);
 /* fork: copies all of `from` into `to`, which is empty, the caller's and known to nobody else:
  * links, modes (without set-id bits), times, user extended attributes, hard links, holes; contents
  * by reference where the file system can (FICLONE). Sockets, FIFOs and devices are left out. `to`
- * gets the owner of `from`. After an error the caller removes what there is. */
+ * gets the owner of `from` when it is the caller's; else what is made is its own owner's. After an
+ * error the caller removes what there is. */
 int ses_copy(const struct ses_workspace *from, const struct ses_workspace *to, struct err *e);

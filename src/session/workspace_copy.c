@@ -142,6 +142,7 @@ static int copy_xattrs(struct copy *c, int from, int to, const char *path, struc
 		if (strncmp(s, "user.", 5) != 0 || !strncmp(s, OVERLAY, strlen(OVERLAY)))
 			continue;
 		len = fgetxattr(from, s, c->value, sizeof(c->value));
+		SES_AS_OWNER(c->to);
 		if (len >= 0 && fsetxattr(to, s, c->value, (size_t)len, 0) < 0 &&
 		    errno != EOPNOTSUPP)
 			return ses_fail(e, path);
@@ -205,6 +206,27 @@ static int copy_content(struct copy *c, int from, int to, off_t size)
 	return ftruncate(to, size);
 }
 
+static int make_file(const struct copy *c, int dir, const char *name)
+{
+	SES_AS_OWNER(c->to);
+
+	return openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+static int make_dir(const struct copy *c, int dir, const char *name)
+{
+	SES_AS_OWNER(c->to);
+
+	return mkdirat(dir, name, 0700);
+}
+
+static int open_target(const struct copy *c, const char *path)
+{
+	SES_AS_OWNER(c->to);
+
+	return ses_open_dir(c->to->fd, path, false);
+}
+
 static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name, const char *path,
 		     struct err *e)
 {
@@ -226,6 +248,7 @@ static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name,
 		char at[SES_PATH_CAP];
 		const char *last;
 		_cleanup_fd_ int dir = -1;
+		SES_AS_OWNER(c->to);
 
 		if (ses_path(first, at, e) < 0)
 			return -1;
@@ -234,19 +257,20 @@ static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name,
 			return -1;
 		return linkat(dir, last, to_dir, name, 0) < 0 ? ses_fail(e, path) : 0;
 	}
-	to = openat(to_dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	to = make_file(c, to_dir, name);
 	if (to < 0 || copy_content(c, from, to, st.st_size) < 0)
 		return ses_fail(e, path);
 	if (copy_xattrs(c, from, to, path, e) < 0)
 		return -1;
+	SES_AS_OWNER(c->to);
 	if (fchmod(to, st.st_mode & 0777) < 0 ||
 	    futimens(to, (struct timespec[2]){ { .tv_nsec = UTIME_OMIT }, st.st_mtim }) < 0)
 		return ses_fail(e, path);
 	return 0;
 }
 
-static int copy_link(int from_dir, int to_dir, const char *name, const char *path,
-		     const struct stat *st, struct err *e)
+static int copy_link(const struct copy *c, int from_dir, int to_dir, const char *name,
+		     const char *path, const struct stat *st, struct err *e)
 {
 	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, st->st_mtim };
 	char text[SES_PATH_CAP + 1];
@@ -255,6 +279,7 @@ static int copy_link(int from_dir, int to_dir, const char *name, const char *pat
 	if (n < 0)
 		return has_gone() ? 0 : ses_fail(e, path);
 	text[n] = '\0';
+	SES_AS_OWNER(c->to);
 	if (symlinkat(text, to_dir, name) < 0 ||
 	    utimensat(to_dir, name, times, AT_SYMLINK_NOFOLLOW) < 0)
 		return ses_fail(e, path);
@@ -273,10 +298,10 @@ static int copy_one(struct copy *c, int from, int to, const char *name, const ch
 	if (S_ISREG(st.st_mode))
 		return copy_file(c, from, to, name, path, e);
 	if (S_ISLNK(st.st_mode))
-		return copy_link(from, to, name, path, &st, e);
+		return copy_link(c, from, to, name, path, &st, e);
 	if (!S_ISDIR(st.st_mode))
 		return 0;
-	if (mkdirat(to, name, 0700) < 0)
+	if (make_dir(c, to, name) < 0)
 		return ses_fail(e, path);
 	return add_dir(c, path, &st, e);
 }
@@ -284,7 +309,7 @@ static int copy_one(struct copy *c, int from, int to, const char *name, const ch
 static int copy_dir(struct copy *c, const char *path, struct err *e)
 {
 	_cleanup_fd_ int from = ses_open_dir(c->from->fd, path, false),
-			 to = from < 0 ? -1 : ses_open_dir(c->to->fd, path, false);
+			 to = from < 0 ? -1 : open_target(c, path);
 	char below[SES_PATH_CAP];
 	struct ses_name name;
 	struct ses_dir d;
@@ -308,7 +333,8 @@ static int copy_dir(struct copy *c, const char *path, struct err *e)
 static int finish_dir(const struct copy *c, const struct place *p, struct err *e)
 {
 	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, p->mtime };
-	_cleanup_fd_ int fd = ses_open_dir(c->to->fd, p->path, false);
+	_cleanup_fd_ int fd = open_target(c, p->path);
+	SES_AS_OWNER(c->to);
 
 	if (fd < 0 || futimens(fd, times) < 0 || fchmod(fd, p->mode & 03777) < 0)
 		return ses_fail(e, p->path);
@@ -345,8 +371,9 @@ int ses_copy(const struct ses_workspace *from, const struct ses_workspace *to, s
 	struct copy *c;
 	int r;
 
-	/* One owner for both: what the boxes of either can be. */
-	if (from->give && fchown(to->fd, from->uid, from->gid) < 0)
+	/* One owner for both: what the boxes of either can be. A workspace in memory has its own,
+	 * and can hold files of no other. */
+	if (from->give && to->uid == geteuid() && fchown(to->fd, from->uid, from->gid) < 0)
 		return ses_fail(e, "");
 	c = calloc(1, sizeof(*c)); /* large */
 	if (!c)

@@ -64,7 +64,7 @@ static void prepare(void)
 {
 	snprintf(place, sizeof(place), "/dev/shm/cloche-fuzz-XXXXXX");
 	if (!mkdtemp(place)) {
-		snprintf(place, sizeof(place), "/tmp/cloche-fuzz-XXXXXX");
+		snprintf(place, sizeof(place), "/tmp/fuzz-unpack-XXXXXX");
 		must(mkdtemp(place) != NULL);
 	}
 	base = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,8 +1,13 @@
 """Sessions against code in their boxes, boxes of one session against another, and clients that are no friends: what was tried, and held since."""
+import contextlib
 import json
 import os
+import resource
+import select
 import signal
+import socket
 import tarfile
+import time
 
 import boxlib
 import pytest
@@ -51,7 +56,7 @@ def test_a_cancel_finds_its_way_through_any_number_of_orders(serve):
     sb = serve.open()
     n = serve.request("run", sandbox=sb, argv=["sh", "-c", "sleep 600; :", MARK], pty={"rows": 5, "cols": 5})
     serve.wait_event(n, "started")
-    keeper = parent(parent(boxlib.find_marked(MARK)[0]))
+    keeper = parent(parent(boxlib.wait_for(lambda: boxlib.find_marked(MARK))[0]))
     os.kill(keeper, signal.SIGSTOP)
     try:
         orders = [next(serve.ids) for _ in range(2000)]
@@ -73,6 +78,62 @@ def test_the_last_signal_is_one_too(serve):
     assert "error" not in serve.ask("signal", call=n, signal=64), "before the command runs, as a rule"
     assert serve.result(serve.request("wait", call=n))["signal"] == 64
     serve.ask("close", sandbox=sb)
+
+
+def test_options_as_large_as_a_line_do_not_end_the_session(serve):
+    """`info` tells all options, those that were not given among them, and more."""
+    small, large = (serve.open(env={"A": "x" * n}) for n in (60000, 65400))
+    assert len(serve.ask("info", sandbox=small)["options"]["env"]["A"]) == 60000
+    assert serve.ask("info", sandbox=large)["error"]["type"] == "too_large"
+    for sb in (small, large):
+        assert serve.run(sb, "true")["exit_code"] == 0
+        serve.ask("close", sandbox=sb)
+
+
+# ---- ports ----
+
+SERVER = """import socket
+s = socket.socket(); s.bind(("127.0.0.1", 8000)); s.listen(99); print("up", flush=True)
+kept = []
+while True: kept.append(s.accept())"""
+
+
+def busy(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+
+
+def test_connections_leave_descriptors_for_calls(leftovers, public):
+    """Whoever is on this machine can connect to a port of a box: 16 ports of 64 connections are more than there are descriptors."""
+    few = public / "few"
+    few.write_text(f'#!/bin/sh\nulimit -n 1024\nexec {boxlib.CLOCHE} "$@"\n')
+    few.chmod(0o755)
+    with serving.Serve("--boxes", "8", program=few) as s, contextlib.ExitStack() as made:
+        sb = s.open()
+        n = s.request("start", sandbox=sb, argv=["python3", "-c", SERVER], stream=True)
+        s.wait_event(n, "stdout")
+        for _ in range(10):
+            at = s.ask("port", call=n, port=8000)
+            for _ in range(60):
+                made.enter_context(socket.create_connection((at["host"], at["port"])))
+        assert s.run(sb, "true")["exit_code"] == 0
+        assert s.ask("list_files", sandbox=sb)["count"] == 0
+        assert len(os.listdir(f"/proc/{s.p.pid}/fd")) > 600, "the control: connections there are"
+
+
+def test_a_connection_for_which_there_is_no_descriptor_is_closed(leftovers):
+    with serving.Serve() as s, contextlib.ExitStack() as made:
+        n = s.request("start", sandbox=s.open(), argv=["python3", "-c", SERVER], stream=True)
+        s.wait_event(n, "stdout")
+        at = s.ask("port", call=n, port=8000)
+        there = max(map(int, os.listdir(f"/proc/{s.p.pid}/fd"))) + 1
+        resource.prlimit(s.p.pid, resource.RLIMIT_NOFILE, (there, there))
+        all_of_them = [made.enter_context(socket.create_connection((at["host"], at["port"]))) for _ in range(40)]
+        closed, _, _ = select.select(all_of_them, [], [], boxlib.HANG)
+        assert closed and closed[0].recv(1) == b""
+        before = busy(s.p.pid)
+        time.sleep(0.3)
+        assert busy(s.p.pid) - before < 10, "it is told of it for ever"
 
 
 # ---- workspaces and what is beside them ----
@@ -111,3 +172,20 @@ def test_archives_are_not_in_the_reach_of_boxes(serve, ws):
     assert "error" not in serve.ask("snapshot", sandbox=sb, file=str(ws / "s.tar.gz"))
     assert "error" not in serve.ask("restore", sandbox=sb, file=str(ws / "s.tar.gz"))
     serve.ask("close", sandbox=sb)
+
+
+def test_a_fork_has_what_its_owner_alone_may_read(serve, public):
+    """The copy is in memory that belongs to another user than the files."""
+    (public / "sub").mkdir(mode=0o700)
+    (public / "sub/private").write_text("1")
+    (public / "sub/private").chmod(0o600)
+    os.link(public / "sub/private", public / "twice")
+    (public / "link").symlink_to("sub/private")
+    sb = serve.open(workspace=str(public))
+    done = serve.ask("fork", sandbox=sb)
+    assert "error" not in done, done
+    r = serve.run(done["sandbox"], "sh", "-c", "cat sub/private link twice && stat -c '%a %h' sub sub/private && echo 2 >sub/private && cat twice")
+    assert r["stdout"] == b"111700 2\n600 2\n2\n", r
+    assert (public / "twice").read_text() == "1"
+    for one in (sb, done["sandbox"]):
+        serve.ask("close", sandbox=one)

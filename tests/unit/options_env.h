@@ -13,7 +13,7 @@
 
 static struct ses_options o;
 static struct ses_error e;
-static char home[] = "/tmp/cloche-options-XXXXXX";
+static char home[] = "/tmp/unit-options-XXXXXX";
 
 static void cleanup(void)
 {

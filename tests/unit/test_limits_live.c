@@ -580,7 +580,6 @@ END_TEST
 
 static void fill(TCase *tc)
 {
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, cg1_memory);
 	tcase_add_test(tc, cg1_filled_by_tmpfs);
 	tcase_add_test(tc, cg1_pids);

@@ -100,6 +100,28 @@ START_TEST(every_size_around_every_small_cap)
 }
 END_TEST
 
+/* Told to keep less at any moment, it keeps the promise for a smaller cap, or the one it had when it is past its first half. */
+START_TEST(narrowed)
+{
+	for (uint64_t cap = 0; cap <= 20; cap++)
+		for (uint64_t when = 0; when <= 2 * cap + 1; when++)
+			for (uint64_t least = 0; least <= cap + 3; least += 3)
+				for (uint64_t total = when; total <= when + 2 * cap + 3; total += 5) {
+					uint64_t at = 0, want = 2 * when < least ? least : 2 * when;
+
+					capture(cap);
+					feed(&at, when);
+					relay_narrow(&r, least);
+					ck_assert_uint_eq(r.cap, when <= cap / 2 && want < cap ? want : cap);
+					want = r.cap;
+					while (at < total)
+						feed(&at, total - at < 3 ? total - at : 3);
+					ck_assert_uint_eq(relay_kept(&r), total < want ? total : want);
+					check_kept(total, want);
+				}
+}
+END_TEST
+
 /* Wherever the cut falls in text of one to four bytes a character, whole characters are left on both sides. */
 START_TEST(no_cut_goes_through_a_character)
 {
@@ -427,6 +449,7 @@ static void fill(TCase *tc)
 {
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, every_size_around_every_small_cap);
+	tcase_add_test(tc, narrowed);
 	tcase_add_test(tc, no_cut_goes_through_a_character);
 	tcase_add_test(tc, sizes_around_larger_caps);
 	tcase_add_test(tc, random_chunks);

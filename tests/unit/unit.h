@@ -14,7 +14,7 @@ static inline int unit_main(const char *name, void (*fill)(TCase *))
 	int failed, run;
 
 	suite_add_tcase(s, tc);
-	tcase_set_timeout(tc, 20);
+	tcase_set_timeout(tc, 120); /* a hang guard: sanitizers and a busy machine take ten times as long */
 	fill(tc);
 	srunner_run_all(sr, CK_NORMAL);
 	failed = srunner_ntests_failed(sr);
