@@ -114,6 +114,7 @@ def test_a_number_that_is_used_again(serve, sandbox):
     with held(serve):
         serve.send({"id": 1 << 40, "op": "write_file", "sandbox": sb, "path": "a"}, b"1")
         c = serve.request("cancel", call=1 << 40)
+        serve.ask("info")  # it was read
     assert error(serve, 1 << 40) == "cancelled" and "error" not in serve.answer(c)
     for _ in range(3):
         serve.events.pop(1 << 40)
@@ -129,5 +130,6 @@ def test_no_more_wait_than_are_allowed(serve, sandbox):
         many = [serve.request("stat", sandbox=sb, path="nothing") for _ in range(4100)]
         assert serve.answer(many[-1])["error"]["type"] == "busy"
         last = serve.request("cancel", call=many[4095])
+        serve.ask("info")
     assert [error(serve, n) for n in many[4090:4097]] == ["not_found"] * 5 + ["cancelled", "busy"]
     assert "error" not in serve.answer(last)
