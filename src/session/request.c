@@ -293,9 +293,11 @@ static int check_fields(const struct ses_op *op, json_t *head, struct ses_error 
 			continue;
 		}
 		str_printable(shown, sizeof(shown), key);
-		if (!f)
-			return ses_error_set(e, SES_PROTOCOL, "%s has no field \"%s\"", op->name,
-					     shown);
+		if (!f) { /* in a binding's call it is an option that there is not */
+			ses_error_set(e, SES_OPTION, "%s has no \"%s\"", op->name, shown);
+			str_printable(e->option, sizeof(e->option), key);
+			return -1;
+		}
 		if ((!json_is_null(v) || f->needed) && check(f, v, e) < 0)
 			return -1;
 	}

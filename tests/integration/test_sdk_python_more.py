@@ -165,6 +165,18 @@ def test_64_mib_on_stdin(sbx):
     assert sbx.run(["cat"], stdin=iter([data[:100], "ü", bytearray(b"x")])).stdout_bytes == data[:100] + "ü".encode() + b"x"
 
 
+@pytest.mark.parametrize("option,value", [("nope", 1), ("pty", (1, 2, 3)), ("on_stdout", 5), ("on_stderr", "x")])
+def test_an_option_of_a_call_that_is_wrong(cloche, sbx, option, value):
+    with pytest.raises(cloche.OptionError) as why:
+        sbx.run(["true"], **{option: value})
+    assert why.value.option == option
+    assert sbx.run(["true"], **{option: {"pty": (20, 60)}.get(option, print)}).success if option != "nope" else sbx.run(["true"]).success
+    if option.startswith("on_"):
+        with pytest.raises(cloche.OptionError) as why:
+            cloche.Sandbox(**{option: value})
+        assert why.value.option == option
+
+
 def test_stdin_that_fails_or_is_none(cloche, sbx):
     def bad():
         yield b"x"

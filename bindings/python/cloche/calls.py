@@ -121,11 +121,17 @@ def beside(loop: Optional[asyncio.AbstractEventLoop], coroutine: Coroutine[Any, 
     return thread
 
 
+def callback(given: Any, name: str) -> Any:
+    if given is not None and not callable(given):
+        raise OptionError(f"{name}: a function, not a {type(given).__name__}", option=name, allowed="a function, None")
+    return given
+
+
 class Events:
     """What the events of a call bring: live output goes to its callbacks, the rest is kept for its result."""
 
     def __init__(self, on_stdout: Any, on_stderr: Any) -> None:
-        self.to = {"stdout": on_stdout, "stderr": on_stderr}
+        self.to = {"stdout": callback(on_stdout, "on_stdout"), "stderr": callback(on_stderr, "on_stderr")}
         self.wanted = bool(on_stdout or on_stderr) or None
         self.failed: Optional[BaseException] = None  # the first that a callback raised
         self.output = {"stdout": bytearray(), "stderr": bytearray()}

@@ -6,10 +6,10 @@ import os
 import threading
 import weakref
 from contextlib import suppress
-from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar,
+from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar, cast,
                     Union)
 
-from .calls import Async, Blocking, Events, Work, beside, both, now, octets, plain, words
+from .calls import Async, Blocking, Events, Work, beside, both, callback, now, octets, plain, words
 from .client import LIVE, Frame, Mailbox, client
 from .errors import Closed, NotFound, OptionError, ProtocolError, SandboxError
 from .options import ONLY_CALLS, Bytes, CallOptions, OneShot, Options, Path
@@ -35,8 +35,8 @@ class SandboxCore:
 
     def __init__(self, **options: Unpack[Options]) -> None:
         given: Json = dict(options)
-        self._callbacks = {k: given.pop(k, None) for k in ("on_stdout", "on_stderr")}
-        self._on_progress = given.pop("on_progress", None)
+        self._callbacks = {k: callback(given.pop(k, None), k) for k in ("on_stdout", "on_stderr")}
+        self._on_progress = callback(given.pop("on_progress", None), "on_progress")
         self._given = {k: plain(v, k) for k, v in given.items() if v is not None or k == "timeout_s"}
         self._work: Optional[Work] = None
         self._number, self._output, self._calls = 0, READ, set[int]()
@@ -94,7 +94,7 @@ class SandboxCore:
         given = {"sandbox": self._number, **self._callbacks, **options}
         events = Events(given.pop("on_stdout"), given.pop("on_stderr"))
         stdin, pty = given.pop("stdin", None), given.pop("pty", None)
-        if pty is True or isinstance(pty, (tuple, list)):
+        if pty is True or isinstance(pty, (tuple, list)) and len(cast("List[Any]", pty)) == 2:
             pty = dict(zip(("rows", "cols"), (24, 80) if pty is True else pty))  # pyright: ignore[reportUnknownArgumentType]
         stdin = None if stdin is False else stdin
         given.update(stream=given.get("stream") or events.wanted, pty=pty or None, stdin=None if stdin is None else True)
