@@ -274,6 +274,22 @@ static const struct op_field *find_field(const struct ses_op *op, const char *na
 	return NULL;
 }
 
+/* In a binding's call it is an option that there is not. */
+static int no_such(const struct ses_op *op, const char *key, struct ses_error *e)
+{
+	char shown[64];
+	size_t n = 0;
+
+	str_printable(shown, sizeof(shown), key);
+	ses_error_set(e, SES_OPTION, "%s has no \"%s\"", op->name, shown);
+	str_printable(e->option, sizeof(e->option), key);
+	for (size_t i = 0; i < OP_FIELDS_MAX && op->fields[i].name; i++)
+		if (n < sizeof(e->allowed))
+			n += (size_t)snprintf(e->allowed + n, sizeof(e->allowed) - n, "%s%s",
+					      i ? ", " : "", op->fields[i].name);
+	return -1;
+}
+
 static int check_fields(const struct ses_op *op, json_t *head, struct ses_error *e)
 {
 	const char *key;
@@ -282,7 +298,6 @@ static int check_fields(const struct ses_op *op, json_t *head, struct ses_error 
 	json_object_foreach(head, key, v)
 	{
 		const struct op_field *f = find_field(op, key);
-		char shown[64];
 
 		if (strcmp(key, "id") == 0 || strcmp(key, "op") == 0)
 			continue;
@@ -292,12 +307,8 @@ static int check_fields(const struct ses_op *op, json_t *head, struct ses_error 
 				return wrong(e, key, "true or false");
 			continue;
 		}
-		str_printable(shown, sizeof(shown), key);
-		if (!f) { /* in a binding's call it is an option that there is not */
-			ses_error_set(e, SES_OPTION, "%s has no \"%s\"", op->name, shown);
-			str_printable(e->option, sizeof(e->option), key);
-			return -1;
-		}
+		if (!f)
+			return no_such(op, key, e);
 		if ((!json_is_null(v) || f->needed) && check(f, v, e) < 0)
 			return -1;
 	}

@@ -94,8 +94,9 @@ class SandboxCore:
         given = {"sandbox": self._number, **self._callbacks, **options}
         events = Events(given.pop("on_stdout"), given.pop("on_stderr"))
         stdin, pty = given.pop("stdin", None), given.pop("pty", None)
-        if pty is True or isinstance(pty, (tuple, list)) and len(cast("List[Any]", pty)) == 2:
-            pty = dict(zip(("rows", "cols"), (24, 80) if pty is True else pty))  # pyright: ignore[reportUnknownArgumentType]
+        size: Any = (24, 80) if pty is True else pty
+        if isinstance(size, (tuple, list)) and len(cast("List[Any]", size)) == 2:
+            pty = dict(zip(("rows", "cols"), cast("List[Any]", size)))
         stdin = None if stdin is False else stdin
         given.update(stream=given.get("stream") or events.wanted, pty=pty or None, stdin=None if stdin is None else True)
         return events, stdin, given
