@@ -392,30 +392,38 @@ static const char *option_of(const char *s, size_t *ret_n)
 	return NULL;
 }
 
-bool ses_options_blame(const struct err *why, const char *rule, struct ses_error *ret)
+const char *ses_options_say(const char *msg, char *out, size_t cap)
 {
-	const char *first = NULL, *s = why->msg;
-	char out[sizeof(ret->message)];
+	const char *first = NULL, *s = msg;
 	size_t n = 0, at = 0;
 
-	if (why->kind != ERR_USAGE && why->kind != ERR_REFUSED && !rule)
-		return false;
-	while (*s && at < sizeof(out) - 1) {
+	while (*s && at < cap - 1) {
 		/* A word begins the text, or stands behind a blank or bracket. */
 		const char *option =
-			s == why->msg || s[-1] == ' ' || s[-1] == '(' ? option_of(s, &n) : NULL;
+			s == msg || s[-1] == ' ' || s[-1] == '(' ? option_of(s, &n) : NULL;
 
 		if (option) {
 			if (!first)
 				first = option;
-			at += (size_t)snprintf(out + at, sizeof(out) - at, "%s", option);
-			at = at < sizeof(out) ? at : sizeof(out) - 1;
+			at += (size_t)snprintf(out + at, cap - at, "%s", option);
+			at = at < cap ? at : cap - 1;
 			s += n;
 		} else {
 			out[at++] = *s++;
 		}
 	}
 	out[at] = '\0';
+	return first;
+}
+
+bool ses_options_blame(const struct err *why, const char *rule, struct ses_error *ret)
+{
+	char out[sizeof(ret->message)];
+	const char *first;
+
+	if (why->kind != ERR_USAGE && why->kind != ERR_REFUSED && !rule)
+		return false;
+	first = ses_options_say(why->msg, out, sizeof(out));
 	if (!first && (why->stage == STAGE_MOUNT || why->stage == STAGE_WORKSPACE))
 		first = why->stage == STAGE_MOUNT ? "mounts" : "workspace";
 	if (!first && why->kind != ERR_USAGE && !rule)

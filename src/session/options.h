@@ -77,6 +77,9 @@ int ses_options_spawn(const struct ses_options *o, const struct ses_place *at,
 int ses_options_setup(const struct ses_options *o, const char *from, const char *command,
 		      uint64_t timeout_us, struct ses_words *ret, char **ret_name,
 		      struct ses_error *e);
+/* A message of `cloche run` in the names of `open`, at most cap - 1 bytes of it. Returns the first
+ * option that it names, or NULL. */
+const char *ses_options_say(const char *msg, char *out, size_t cap);
 /* An error of the spawner as one of `open`: true, and *ret has it, with --NAME as the option's name
  * here; or false, when it is the fault of the machine or the image: startup_failed. `rule`: the
  * mount rule that refuses, or NULL. */

@@ -131,6 +131,8 @@ static bool is_text(const json_t *v, size_t max)
 
 static int check_string(const struct ses_option *row, const json_t *v, struct ses_error *e)
 {
+	if (json_is_string(v) && json_string_length(v) > STRING_MAX)
+		return refuse(row, e, "it is longer than %d bytes", STRING_MAX);
 	return is_text(v, STRING_MAX) ? 0 : wrong(row, "", v, e);
 }
 

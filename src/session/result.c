@@ -5,6 +5,7 @@
 
 #include "box/limits.h"
 #include "session/frame.h"
+#include "session/options.h"
 
 #define CHUNK 262144u	  /* of output, a frame */
 #define LIST_BYTES 49152u /* of files, a frame */
@@ -58,6 +59,17 @@ static bool is_list(const json_t *v, bool text, size_t n)
 	return true;
 }
 
+/* The words of a command line mean nothing to whoever has none. */
+static void name_options(json_t *outcome)
+{
+	json_t *fault = json_object_get(outcome, "fault");
+	const char *message = json_string_value(json_object_get(fault, "message"));
+	char text[2048];
+
+	if (message && ses_options_say(message, text, sizeof(text)))
+		json_object_set_new(fault, "message", json_string(text));
+}
+
 int result_read(struct result *r, const char *text, size_t n, struct err *e)
 {
 	json_t *o =
@@ -68,6 +80,7 @@ int result_read(struct result *r, const char *text, size_t n, struct err *e)
 		json_decref(o);
 		return err_set(e, ERR_SYS, "what came is no outcome");
 	}
+	name_options(o);
 	denied = take(o, "denied");
 	notes = take(o, "notes");
 	if (!is_list(denied, false, n) || !is_list(notes, true, n) || !fits(o, n)) {

@@ -156,6 +156,7 @@ def test_refusals_are_data(serve, sandbox):
     assert (r["fault"]["type"], r["exit_code"]) == ("exec_failed", 127)
     r = serve.run(sandbox, "sleep", "60", timeout_s=0.2)
     assert (r["fault"]["type"], r["exit_code"]) == ("timeout", 124)
+    assert "(timeout_s)" in r["fault"]["message"] and "--" not in r["fault"]["message"], "a client has no command line"
 
 
 def test_output_is_cut_in_the_middle(serve):
