@@ -369,7 +369,7 @@ static const struct {
 } more_words[] = {
 	{ "-v", "mounts" },	   { "--workspace", "workspace" }, { "--tmp-size", "tmpfs" },
 	{ "--ulimit", "rlimits" }, { "--file-size", "rlimits" },   { "--open-files", "rlimits" },
-	{ "--pull", "pull" },
+	{ "--pull", "pull" },	   { "--timeout", "timeout_s" },
 };
 
 /* The option that the word at `s` names, and the word's length; or NULL. */
