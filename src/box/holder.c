@@ -187,7 +187,7 @@ static size_t ask(const struct holder *h, int fds[BOX_SHARED_MAX + 1])
 
 void holder_lend(const struct holder *h, struct box_spec *spec)
 {
-	int fds[BOX_SHARED_MAX + 1];
+	int fds[BOX_SHARED_MAX + 1] = { 0 };
 	size_t n = ask(h, fds);
 
 	if (n != h->n + h->workspace) {

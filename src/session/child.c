@@ -119,3 +119,11 @@ void child_kill(int pidfd)
 	if (pidfd >= 0)
 		sys_pidfd_send_signal(pidfd, SIGKILL);
 }
+
+void child_end(int pidfd)
+{
+	if (pidfd < 0)
+		return;
+	sys_pidfd_send_signal(pidfd, SIGTERM);
+	sys_pidfd_send_signal(pidfd, SIGINT);
+}

@@ -22,3 +22,6 @@ int child_start(const struct child_how *how, int *ret_pidfd, struct err *e);
 /* After its pidfd is readable: the exit code, or 128 + signal. */
 int child_reap(int pidfd);
 void child_kill(int pidfd);
+/* To one that runs a box: the box ends, and then the child. The first signal is the command's, the
+ * second means the box; one that runs none is ended by either. */
+void child_end(int pidfd);

@@ -449,7 +449,7 @@ static void cancel(struct session *s, void *owner, uint64_t by)
 		return;
 	}
 	u->by = by;
-	child_kill(u->pidfd);
+	child_end(u->pidfd); /* whoever hears that it is cancelled may trust that the box is gone */
 	maybe_finished(u);
 }
 

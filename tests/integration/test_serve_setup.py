@@ -1,9 +1,12 @@
 """A set-up of a session (docs/PROTOCOL.md): what the client is told while it runs, of the download before it and of the command."""
+import contextlib
 import json
+import os
 import pathlib
 import shutil
 import textwrap
 import threading
+import uuid
 
 import boxlib
 import pytest
@@ -53,6 +56,24 @@ def test_live_output_of_open_and_setup(serve):
     assert serve.wait_event(m, "stdout")[1] == b"up\n"
     assert "error" not in serve.ask("cancel", call=m) and serve.answer(m)["error"]["type"] == "cancelled"
     assert serve.code(sb, "import one, two; print(one.X + two.X)")["stdout"] == b"2\n"
+
+
+def said_in_words(mark):
+    found = []
+    for p in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if p.isdigit() and mark in pathlib.Path("/proc", p, "cmdline").read_bytes():
+                found.append(p)
+    return found
+
+
+def test_a_cancelled_one_is_gone_when_that_is_told(serve):
+    mark = uuid.uuid4().hex
+    sb = serve.ask("open")["sandbox"]
+    m = serve.request("setup", sandbox=sb, command=f": {mark}; trap '' TERM INT HUP; echo up; while :; do sleep 0.2; done", stream=True)
+    assert serve.wait_event(m, "stdout")[1] == b"up\n" and said_in_words(mark.encode()), "no control"
+    assert "error" not in serve.ask("cancel", call=m) and said_in_words(mark.encode()) == []
+    assert serve.answer(m)["error"]["type"] == "cancelled" and "error" not in serve.ask("close", sandbox=sb)
 
 
 def test_the_commands_variables_are_its_own(serve, home):
