@@ -451,7 +451,7 @@ mutant("payloads that wait have no bound", (f"{SERVE}/call.c", "s->held_bytes + 
        (f"{SERVE}/upload.c", "s->held_bytes + r->n > SES_HELD_BYTES", "false"),
        tests=[I + "test_serve_hard.py::test_payloads_that_wait_are_bounded_together"], image=True)
 mutant("fields that are not known are passed over",
-       (f"{SERVE}/request.c", "if (!f)\n\t\t\treturn ses_error_set", "if (!f)\n\t\t\tcontinue;\n\t\tif (!key)\n\t\t\treturn ses_error_set"),
+       (f"{SERVE}/request.c", "if (!f)\n\t\t\treturn no_such", "if (!f)\n\t\t\tcontinue;\n\t\tif (!key)\n\t\t\treturn no_such"),
        tests=[I + "test_serve_hard.py::test_a_wrong_request[a field that is not known]"], image=True)
 mutant("frames may be nested as deep as they like", (f"{SERVE}/frame.c", "depth > FRAME_DEPTH_MAX", "false"), tests=["unit:frame"], image=True)
 mutant("anything of cloche's own can be a workspace",
