@@ -255,6 +255,14 @@ static int put_back(int draft, const char *part, int top)
 	return rc;
 }
 
+/* What was goes first: without PUT beside it, it would be taken for what is to come back. */
+static int remove_draft(int top, const char *draft, int fd)
+{
+	if (ses_remove_tree(fd, OLD) < 0 && errno != ENOENT)
+		return -1;
+	return ses_remove_tree(top, draft);
+}
+
 static void recover(const struct ses_workspace *w, const char *draft)
 {
 	_cleanup_fd_ int fd = ses_open_dir(w->fd, draft, false);
@@ -264,7 +272,7 @@ static void recover(const struct ses_workspace *w, const char *draft)
 		return;
 	if (put_back(fd, fstatat(fd, PUT, &st, AT_SYMLINK_NOFOLLOW) == 0 ? PUT : OLD, w->fd) == 0 ||
 	    errno == ENOENT)
-		ses_remove_tree(w->fd, draft);
+		(void)!remove_draft(w->fd, draft, fd);
 }
 
 unsigned ses_replace_all_at(int top, char ret[][SES_DRAFT_CAP], unsigned max)
@@ -317,15 +325,16 @@ int ses_replace_end(struct ses_replace *r, struct err *e)
 
 int ses_replace_drop(struct ses_replace *r, struct err *e)
 {
-	bool there = r->fd >= 0;
+	int rc = 0;
 
 	fd_close(&r->fresh);
 	fd_close(&r->old);
+	if (r->fd >= 0 && !r->keep) {
+		SES_AS_OWNER(r->w);
+		rc = remove_draft(r->w->fd, r->draft, r->fd);
+		if (rc < 0)
+			ses_fail(e, r->draft);
+	}
 	fd_close(&r->fd);
-	if (!there || r->keep)
-		return 0;
-	SES_AS_OWNER(r->w);
-	if (ses_remove_tree(r->w->fd, r->draft) == 0)
-		return 0;
-	return ses_fail(e, r->draft);
+	return rc;
 }
