@@ -447,6 +447,7 @@ int box_run(const struct box_spec *spec, const struct box_io *io, struct box_out
 			relay_take(&b->relays[i], i == 1 ? &ret->out : &ret->err_out);
 	if (b->owner && !b->unclaimed) {
 		b->owner->over(b->owner, ret);
+		monitor_reap(b);
 		if (b->limits_open)
 			monitor_sweep(b);
 	}

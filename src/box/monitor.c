@@ -72,6 +72,7 @@ static void reap(struct live *b)
 	struct rusage ru;
 	int status;
 
+	b->reap_due = false;
 	if (b->pid <= 0 || b->gone)
 		return;
 	b->gone = true;
@@ -102,6 +103,14 @@ void monitor_failed(struct live *b, const struct err *why)
 		    m.kind == INIT_FAILED)
 			b->why = m.err;
 	userns_explain(&b->why);
+}
+
+void monitor_reap(struct live *b)
+{
+	if (!b->reap_due)
+		return;
+	fd_close(&b->order); /* init waits for that */
+	reap(b);
 }
 
 void monitor_sweep(const struct live *b)
@@ -259,11 +268,10 @@ static bool on_order(struct live *b, const struct box_io *io)
 		b->out_bytes = m.out_bytes;
 		take_marks(b, &m);
 		/* Nobody waits for the kernel to take the namespaces down, unless a cgroup could
-		 * only go then, or nobody else would reap. */
-		if (!m.left || b->born || b->reaps) {
-			fd_close(&b->order);
-			reap(b);
-		}
+		 * only go then, or nobody else would reap; and an owner has the outcome first. */
+		b->reap_due = !m.left || b->born || b->reaps;
+		if (!b->owner || !m.left)
+			monitor_reap(b);
 		return true;
 	}
 	return false;

@@ -35,6 +35,7 @@ struct live {
 	struct err why;
 	bool born;	/* init stands in a group that it can't leave */
 	bool reaps;	/* init must be waited for: nobody else would */
+	bool reap_due;	/* it has said that it ended, and waits to be let go */
 	bool stop_due;	/* Ctrl-Z came before there was a command */
 	uint64_t early; /* signals that the owner sent before there was a command, 1 << n - 1 */
 	struct winsize early_size;
@@ -66,5 +67,7 @@ void monitor_failed(struct live *b, const struct err *why);
 void monitor_run(struct live *b, const struct box_io *io);
 /* Fills the outcome. */
 void monitor_judge(struct live *b);
+/* Waits for init to be gone, if that is needed and has not been done. */
+void monitor_reap(struct live *b);
 /* Takes away what a killed cloche left beside this box's groups. */
 void monitor_sweep(const struct live *b);

@@ -4,8 +4,9 @@ import pathlib
 
 import boxlib
 import pytest
+import serving
 
-RUNG = {"delegated": "cgroup2", "session": "scope", "loner": "supervised", "root": "cgroup2"}
+RUNG = {"delegated": "cgroup2", "sessions": "cgroup2", "session": "scope", "loner": "supervised", "root": "cgroup2"}
 
 
 @pytest.fixture
@@ -40,6 +41,19 @@ def test_the_kernel_holds_what_is_said(rung):
     if rung != "supervised":
         # Its cloche was killed: the next start removes it.
         assert boxlib.wait_for(lambda: boxlib.box("true").rc == 0 and not group.exists()), "the group stayed"
+
+
+def test_a_session_has_the_same(rung):
+    own = pathlib.Path("/sys/fs/cgroup" + pathlib.Path("/proc/self/cgroup").read_text().strip().split("::")[1])
+    before = set(own.glob("**/cloche-*"))
+    with serving.Serve() as s:
+        sb = s.open(memory_mb=100, pids=40)
+        for _ in range(3):
+            outcome = s.run(sb, "sh", "-c", "echo x >>f; cat f")
+            assert outcome["exit_code"] == 0 and outcome["limits"]["memory"]["rung"] == outcome["limits"]["pids"]["rung"] == rung, outcome
+        large, small = (s.run(sb, "python3", "-c", f"bytearray({mb} << 20)") for mb in (300, 30))
+        assert small["fault"] is None and large["fault"]["type"] == "oom", (small, large)
+    assert boxlib.wait_for(lambda: set(own.glob("**/cloche-*")) <= before), "a group stayed"
 
 
 def test_require_limits_runs_or_says_what_to_change(box, rung):
