@@ -34,10 +34,10 @@ static int no_memory(struct ses_error *e)
 	return ses_error_set(e, SES_SYSTEM, "out of memory");
 }
 
-static int refuse(struct ses_error *e, const char *option, const char *allowed, const char *fmt,
-		  ...) __attribute__((format(printf, 4, 5)));
-static int refuse(struct ses_error *e, const char *option, const char *allowed, const char *fmt,
-		  ...)
+/* Of an option that the table has: it says what is allowed. */
+static int refuse(struct ses_error *e, const char *option, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static int refuse(struct ses_error *e, const char *option, const char *fmt, ...)
 {
 	char text[500];
 	va_list ap;
@@ -47,7 +47,7 @@ static int refuse(struct ses_error *e, const char *option, const char *allowed, 
 	va_end(ap);
 	ses_error_set(e, SES_OPTION, "%s: %s", option, text);
 	snprintf(e->option, sizeof(e->option), "%s", option);
-	snprintf(e->allowed, sizeof(e->allowed), "%s", allowed);
+	ses_option_expects(ses_option_find(option), e->allowed);
 	return -1;
 }
 
@@ -124,11 +124,11 @@ static int put_profile(const struct ses_config *c, const char *token, json_t *to
 
 	p = ses_config_profile(c, token, &kind, &why);
 	if (!p)
-		return refuse(e, "profiles", "", "%s", why.msg);
+		return refuse(e, "profiles", "%s", why.msg);
 	if (strcmp(kind, "vcpu") == 0) {
 		if (*vcpu)
-			return refuse(e, "profiles", "", "%.100s and %.100s: one vcpu is all",
-				      *vcpu, token);
+			return refuse(e, "profiles", "%.100s and %.100s: one vcpu is all", *vcpu,
+				      token);
 		*vcpu = token;
 		return put(to, p, e);
 	}
@@ -152,7 +152,7 @@ static int put_profiles(const struct ses_config *c, const json_t *tokens, json_t
 		for (j = 0; j < i; j++) {
 			before = json_array_get(tokens, j);
 			if (json_equal(before, t))
-				return refuse(e, "profiles", "", "\"%.80s\" is given twice",
+				return refuse(e, "profiles", "\"%.80s\" is given twice",
 					      json_string_value(t));
 		}
 		if (put_profile(c, json_string_value(t), to, &vcpu, w, e) < 0)

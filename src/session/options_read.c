@@ -468,7 +468,8 @@ static const struct {
 			   "an object of integers from 1 on: address_space, file_size, open_files",
 			   check_rlimits, words_rlimits },
 	[KIND_ENV] = { "object", "an object of strings without NUL", check_env, NULL },
-	[KIND_PROFILES] = { "array", "an array of strings, such as [\"vcpu:heavy\"]",
+	[KIND_PROFILES] = { "array",
+			    "an array of vcpu:NAME, vdisk:NAME, vgpio:NAME, each once, one vcpu at most",
 			    check_profiles, NULL },
 	[KIND_LATER] = { "", "", check_later, NULL },
 };

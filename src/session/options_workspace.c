@@ -9,12 +9,14 @@
 
 #include "base/path.h"
 #include "box/mount_check.h"
-#include "session/options.h"
+#include "session/options_impl.h"
 
 static int fail(struct ses_error *e, enum ses_error_type type, const char *path, const char *why)
 {
 	ses_error_set(e, type, "workspace %.300s: %s", path, why);
 	snprintf(e->option, sizeof(e->option), "workspace");
+	if (type == SES_OPTION)
+		ses_option_expects(ses_option_find("workspace"), e->allowed);
 	return -1;
 }
 
