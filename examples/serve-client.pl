@@ -20,9 +20,7 @@ sub put_frame {
 }
 
 sub next_frame {
-    my $line = <$from> // die "cloche serve has ended\n";
-    my $head = $json->decode($line);
-    my $bytes = '';
+    my ($head, $bytes) = ($json->decode(<$from> // die "cloche serve has ended\n"), '');
     while (defined $head->{bytes} && length $bytes < $head->{bytes}) {
         read($from, $bytes, $head->{bytes} - length $bytes, length $bytes) or die "cloche serve has ended\n";
     }

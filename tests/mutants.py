@@ -472,8 +472,23 @@ mutant("layers of the host image are a root", ("src/image/record.c", 'if (!value
 mutant("what setup installed can be written", (PLAN, "spec->deps_writable ? UPPER_SCRATCH", "true ? UPPER_SCRATCH"),
        tests=[I + "test_setup_host.py::test_what_was_installed_is_there_read_only"])
 
-# ---- options of a sandbox, and their configuration ----
-OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"
+# ---- sessions: what an attack has found ----
+HELD = S + "test_session.py::test_"
+mutant("a workspace is whatever stands at its path", (f"{SERVE}/worker.c", "if (strcmp(place, o->place) != 0)", "if (false)"),
+       tests=[HELD + "a_workspace_within_anothers_can_not_be_turned_elsewhere"], image=True)
+mutant("archives lie where boxes write", (f"{SERVE}/worker_tree.c", "if (path_canonical(part, at) == 0 && path_within(at, place)) {", "if (false) {"),
+       tests=[HELD + "archives_are_not_in_the_reach_of_boxes"], image=True)
+mutant("close waits for a call that nobody asks for", (f"{SERVE}/call.c",
+        "\tif (unwanted(c))\n\t\tcall_drop(c);\n\telse\n\t\tcall_cancel(c);", "\tcall_cancel(c);"),
+       tests=[HELD + "close_does_not_wait_for_a_call_that_nobody_asks_for[has ended]"], image=True)
+mutant("a cancel needs room", (f"{SERVE}/call.c", "(void)shutdown(c->control, SHUT_WR);", ";"),
+       tests=[HELD + "a_cancel_finds_its_way_through_any_number_of_orders"], image=True)
+mutant("a sandbox's options are a line, whatever their size", (f"{SERVE}/serve.c", "json_dumpb(info, NULL, 0, JSON_COMPACT) < FRAME_LINE_MAX - 128", "true"),
+       tests=[HELD + "options_as_large_as_a_line_do_not_end_the_session"], image=True)
+mutant("no descriptor is kept for what finds none", (f"{SERVE}/port.c", "|| s->spare < 0)", "|| true)"),
+       tests=[HELD + "a_connection_for_which_there_is_no_descriptor_is_closed"], image=True)
+mutant("connections take all descriptors", (f"{SERVE}/port.c", " || c->s->n_conns >= c->s->conns_max", ""),
+       tests=[HELD + "connections_leave_descriptors_for_calls"], image=True)
 
 EQUIVALENT = {
     "Landlock: writing, block devices, signals": "the mounts are read-only or the box's own, block devices need a capability of the host's, and no process "

@@ -1,5 +1,6 @@
 """Sessions against code in their boxes, boxes of one session against another, and clients that are no friends: what was tried, and held since."""
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -126,7 +127,8 @@ def test_a_connection_for_which_there_is_no_descriptor_is_closed(leftovers):
         n = s.request("start", sandbox=s.open(), argv=["python3", "-c", SERVER], stream=True)
         s.wait_event(n, "stdout")
         at = s.ask("port", call=n, port=8000)
-        there = max(map(int, os.listdir(f"/proc/{s.p.pid}/fd"))) + 1
+        used = set(map(int, os.listdir(f"/proc/{s.p.pid}/fd")))
+        there = next(n for n in itertools.count() if n not in used)  # none below it is free
         resource.prlimit(s.p.pid, resource.RLIMIT_NOFILE, (there, there))
         all_of_them = [made.enter_context(socket.create_connection((at["host"], at["port"]))) for _ in range(40)]
         closed, _, _ = select.select(all_of_them, [], [], boxlib.HANG)
