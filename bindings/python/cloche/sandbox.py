@@ -333,6 +333,7 @@ class AsyncProcess(ProcessCore, Async):
 class Sandbox(SandboxCore, Blocking):
     """A place for calls: options, and a directory (`/workspace`) that its calls share. Each call has a fresh box: files stay, processes don't.
 
+        import cloche
         with cloche.Sandbox(image="python:3.12-slim", memory_mb=256) as sbx:
             result = sbx.run_code("print(1)")
 
