@@ -116,7 +116,7 @@ int setup_host_request(struct request *r, struct err *e)
 		return err_set(
 			e, ERR_USAGE,
 			"the host image's /usr is this machine's own, where a box installs no packages of the system: "
-			"take an image, as in cloche setup --image debian:12, or install it on this machine");
+			"take an image, as in --image debian:12, or install it on this machine");
 	r->user = NULL;
 	r->entrypoint = NULL;
 	r->cwd = BOX_DEPS;

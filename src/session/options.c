@@ -392,8 +392,22 @@ static const char *option_of(const char *s, size_t *ret_n)
 	return NULL;
 }
 
-const char *ses_options_say(const char *msg, char *out, size_t cap)
+/* Its name in what another verb has said: a download and a set-up have limits of their own. */
+static const char *told_by(const char *option, bool pull, bool setup)
 {
+	if (strcmp(option, "timeout_s") == 0)
+		return pull ? "image_timeout_s" : setup ? "setup_timeout_s" : option;
+	return setup && strcmp(option, "memory_mb") == 0 ? "setup_memory_mb" : option;
+}
+
+static const char *behind(const char *s, const char *verb)
+{
+	return strncmp(s, verb, strlen(verb)) == 0 ? s + strlen(verb) : s;
+}
+
+static const char *say(const char *msg, bool setup, char *out, size_t cap)
+{
+	const bool pull = behind(msg, "cloche pull: ") != msg;
 	const char *first = NULL, *s = msg;
 	size_t n = 0, at = 0;
 
@@ -403,6 +417,7 @@ const char *ses_options_say(const char *msg, char *out, size_t cap)
 			s == msg || s[-1] == ' ' || s[-1] == '(' ? option_of(s, &n) : NULL;
 
 		if (option) {
+			option = told_by(option, pull, setup);
 			if (!first)
 				first = option;
 			at += (size_t)snprintf(out + at, cap - at, "%s", option);
@@ -414,6 +429,40 @@ const char *ses_options_say(const char *msg, char *out, size_t cap)
 	}
 	out[at] = '\0';
 	return first;
+}
+
+const char *ses_options_say(const char *msg, char *out, size_t cap)
+{
+	return say(msg, false, out, cap);
+}
+
+void ses_options_say_setup(const char *msg, char *out, size_t cap)
+{
+	char named[500];
+
+	say(msg, true, named, sizeof(named));
+	snprintf(out, cap, "setup: %s", behind(named, "cloche pull: "));
+}
+
+void ses_options_blame_setup(const char *line, size_t n, struct ses_error *ret)
+{
+	char text[500], named[500];
+	const char *first, *said, *help;
+
+	snprintf(text, sizeof(text), "%.*s", n < sizeof(text) ? (int)n : (int)sizeof(text) - 1,
+		 line);
+	help = strstr(text, " (see \"cloche help");
+	if (help)
+		text[help - text] = '\0';
+	said = behind(text, "cloche setup: ");
+	first = say(said, true, named, sizeof(named));
+	/* Is it about that option, or does it but name it? */
+	if (!first || behind(named, first) == named)
+		first = NULL;
+	ses_error_set(ret, SES_OPTION, "%s%s",
+		      first ? "" : "setup: ", *named ? named : "it ended without a word");
+	snprintf(ret->option, sizeof(ret->option), "%s", first ? first : "setup");
+	ses_option_expects(ses_option_find(ret->option), ret->allowed);
 }
 
 bool ses_options_blame(const struct err *why, const char *rule, struct ses_error *ret)

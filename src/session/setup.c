@@ -188,7 +188,7 @@ static json_t *failed(struct setup *u, const json_t *outcome)
 	snprintf(text, sizeof(text), "%.*s", n < 300 ? (int)n : 300, line);
 	str_printable(safe, sizeof(safe), text);
 	if (why)
-		snprintf(message, sizeof(message), "setup: %.500s", why);
+		ses_options_say_setup(why, message, sizeof(message));
 	else
 		snprintf(message, sizeof(message), "setup: the command ended with code %lld%s%s",
 			 (long long)json_integer_value(json_object_get(outcome, "exit_code")),
@@ -259,9 +259,7 @@ static void finish(struct setup *u)
 		}
 	} else {
 		line = last_line(u->err.text.data ? u->err.text.data : "", u->err.text.len, &n);
-		ses_error_set(&e, SES_OPTION, "setup: %.*s", n < 500 ? (int)n : 500,
-			      n ? line : "ended without a word");
-		memcpy(e.option, "setup", sizeof("setup"));
+		ses_options_blame_setup(line, n, &e);
 		refuse(u, &e);
 	}
 	json_decref(said);

@@ -164,7 +164,7 @@ def test_the_download_before_it(image, ws, trusting):
         with serving.Serve(env=env, program=trusting) as s:
             wanted = {"image": ref, "setup": "echo in; mkdir -p /opt; echo 1 >/opt/made", "image_timeout_s": 77.5, "pyc_cache": False}
             never = s.ask("open", options={**wanted, "pull": "never"})
-            assert never["fault"]["type"] == "startup_failed" and "--pull never" in never["fault"]["message"] and not calls.exists()
+            assert never["fault"]["type"] == "startup_failed" and "; pull never does" in never["fault"]["message"] and not calls.exists()
             n = s.request("open", options=wanted, stream=True)
             done = s.answer(n)
             assert done["fault"] is None, done
