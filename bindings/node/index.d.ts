@@ -110,10 +110,10 @@ export interface SandboxOptions {
 	persist?: boolean | null;
 	/** Not yet. */
 	persistTtlS?: number | null;
-	/** Live output of `run` and `runCode`; the result has it, too. */
+	/** Live output of `setup`, `run` and `runCode`; the result of a call has it, too. */
 	onStdout?: OutputCallback | null;
 	onStderr?: OutputCallback | null;
-	/** Told how opening comes along. */
+	/** Told how opening and setting up come along. */
 	onProgress?: ((progress: Progress) => unknown) | null;
 }
 
@@ -139,7 +139,9 @@ export interface RunCodeOptions extends CallOptions {
 	/** Default: `"python"`. */
 	language?: Language | null;
 }
-export interface SetupOptions extends Pick<CallOptions, "timeoutS" | "signal"> {
+/** Options of `Sandbox.setup`. The callbacks get what its command prints, if it was not made before; what they throw is thrown when it has ended. */
+export interface SetupOptions extends Pick<CallOptions, "timeoutS" | "onStdout" | "onStderr" | "signal"> {
+	/** Instead of the sandbox's; `null`: none. */
 	onProgress?: ((progress: Progress) => unknown) | null;
 }
 export interface StartOptions extends Omit<CallOptions, "stdin"> {

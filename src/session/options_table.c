@@ -107,7 +107,7 @@ const size_t ses_option_n = sizeof(ses_option_table) / sizeof(ses_option_table[0
 
 const struct ses_callback ses_callbacks[] = {
 	{ "on_stdout", "0.3",
-	  "called with the bytes of standard output as they come; nothing is dropped" },
+	  "called with the bytes of standard output as they come, of calls and of `setup`; nothing is dropped" },
 	{ "on_stderr", "0.3", "the same for standard error" },
 };
 const size_t ses_callbacks_n = sizeof(ses_callbacks) / sizeof(ses_callbacks[0]);

@@ -335,6 +335,29 @@ await withSandbox(async (sbx) => {
     assert r.out == b"string null true kept\nsetup\nAbortError 0\nkept\n", r
 
 
+def test_a_setup_is_watched_while_it_runs(script, home):
+    """By the callbacks of the sandbox, or its own; what they throw is thrown when it has ended, and an abort comes in the middle."""
+    r = script("""
+const said = [], listen = (name) => (piece) => { said.push(name, new TextDecoder().decode(piece).trim()); };
+const bad = () => { throw new RangeError("mine"); };
+await withSandbox({ setup: "echo MARK", onStdout: listen("sandbox") }, async (sbx) => {
+	await sbx.setup("echo one MARK");
+	await sbx.setup("echo two MARK", { onStdout: null });
+	await sbx.setup("echo three MARK >&2", { onStdout: null, onStderr: listen("own") });
+	console.log(JSON.stringify(said.map((s) => s.replace("MARK", "-"))));
+	const abort = new AbortController();
+	await sbx.setup("echo up; exec sleep MARK", { signal: abort.signal, onStdout: () => abort.abort() }).catch((e) => console.log(e.name, marked()));
+	await sbx.setup("echo a MARK; sleep 0.2; echo 1 >/opt/deps/late", { onStdout: bad }).catch((e) => console.log(e.name));
+	console.log((await sbx.run(["cat", "/opt/deps/late"], { onStdout: null })).stdout.trim());
+	await sbx.setup("true", { onStdout: 5 }).catch((e) => console.log(e.name, e.option));
+});
+const asked = new Sandbox({ setup: "echo b MARK", onStdout: bad });
+await asked.open().catch((e) => console.log(e.name));
+""".replace("MARK", MARK), env={"CLOCHE_HOME": str(home)})
+    assert r.out.decode().splitlines() == ['["sandbox","-","sandbox","one -","own","three -"]', "AbortError 0", "RangeError", "1",
+                                           "OptionError onStdout", "RangeError"], r
+
+
 # Types and reference.
 
 USE = """
@@ -350,6 +373,8 @@ export async function main(): Promise<number> {
 		const bytes: Uint8Array = await sbx.readFile("x", { maxBytes: 5 });
 		return bytes.length + (await sbx.listFiles())[0]!.path.length + (await sbx.fork()).notes.length;
 	});
+	await withSandbox({ onProgress: ({ phase }) => phase.length },
+		(sbx) => sbx.setup("true", { onStdout: (piece) => piece.byteLength, onStderr: null, timeoutS: 5 }));
 	const abort: { signal: Parameters<Sandbox["run"]>[1] } = { signal: undefined };
 	try { await run(["true"], { timeoutS: 5, stdin: ["a", new Uint8Array(1)] }); } catch (e) {
 		if (e instanceof OptionError) return e.option?.length ?? 0;

@@ -17,15 +17,14 @@ import time
 import boxlib
 import pytest
 import sdk
+import setups
 
 MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def cloche(leftovers, tmp_path_factory):
-    home = tmp_path_factory.mktemp("sdk-more")
-    home.chmod(0o755)
-    with sdk.in_home(home) as module:
+def cloche(leftovers):
+    with setups.directory() as home, sdk.in_home(home) as module:
         yield module
 
 
@@ -364,6 +363,68 @@ def test_a_port_of_the_box(sbx):
                 assert s.recv(100) == b"HELLO"
     with pytest.raises(OSError):
         socket.create_connection(address, timeout=5).close()
+
+
+def test_a_setup_is_watched_while_it_runs(cloche, ws):
+    """By the callbacks of the sandbox, or its own; who is interrupted in one, or cancelled, leaves it when it is gone."""
+    mine, other, seen, forever = bytearray(), bytearray(), [], f": {ws}; echo up; exec sleep 600"
+
+    def stop(data):
+        raise KeyboardInterrupt
+    with cloche.Sandbox(setup=f"echo {ws}", on_stdout=mine.extend, on_progress=seen.append) as sandbox:
+        sandbox.setup(f"echo two {ws}")
+        sandbox.setup(f"echo three {ws}", on_stdout=None, on_progress=None)
+        sandbox.setup(f"echo four {ws}", on_stdout=other.extend)
+        assert (mine.decode(), other.decode()) == (f"{ws}\ntwo {ws}\n", f"four {ws}\n")
+        assert [p["phase"] for p in seen] == ["setup", "keep"] * 3
+        with pytest.raises(KeyboardInterrupt):
+            sandbox.setup(forever, on_stdout=stop)
+        assert sandbox.setup(f"echo five {ws}").fault is None and mine.endswith(b"\n")
+        with pytest.raises(TypeError):
+            sandbox.setup("true", on_stdin=stop)
+        with pytest.raises(cloche.OptionError, match="on_stderr"):
+            sandbox.setup("true", on_stderr=5)
+    with pytest.raises(KeyboardInterrupt):
+        cloche.Sandbox(setup=forever, on_stdout=stop)
+
+    async def main():
+        async with cloche.AsyncSandbox() as sandbox:
+            up = asyncio.Event()
+
+            async def heard(data):
+                up.set()
+            task = asyncio.create_task(sandbox.setup(forever, on_stdout=heard))
+            await asyncio.wait_for(up.wait(), boxlib.HANG)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return await sandbox.run(["echo", "after"])
+    assert asyncio.run(main()).stdout == "after\n"
+
+
+@pytest.mark.parametrize("name", ["on_stdout", "on_stderr", "on_progress"])
+def test_what_a_callback_raises_is_raised_after_the_setup(cloche, ws, name):
+    seen = []
+
+    def bad(data):
+        seen.append(data)
+        raise LookupError("mine")
+
+    def command(n):
+        return f"echo {n} {ws} {name}; echo >&2; sleep 0.2; echo; echo >&2; echo 'Z = {n}' >/opt/deps/last{n}.py"
+    with pytest.raises(LookupError, match="mine"):
+        cloche.Sandbox(setup=command(1), **{name: bad})
+    assert len(seen) == 1
+    with cloche.Sandbox(setup=command(1)) as sandbox:
+        assert sandbox.run_code("import last1; print(last1.Z)").stdout == "1\n"
+        with pytest.raises(LookupError):
+            sandbox.setup(command(2), **{name: bad})
+        assert len(seen) == 2 and sandbox.run_code("import last2; print(last2.Z)").stdout == "2\n"
+    asking = cloche.AsyncSandbox(setup=command(3), **{name: bad})
+    with pytest.raises(LookupError):
+        asyncio.run(asking.open())
+    with pytest.raises(cloche.Closed):
+        asyncio.run(asking.run(["true"]))
 
 
 def test_progress_of_a_setup_and_its_result(cloche):

@@ -179,8 +179,9 @@ class Run:
             if "error" in s:
                 await self.expect_error(s["error"], lambda: self.open(s.get("open", {})), "open")
                 return
-            self.names[None] = await self.open(s.get("open", {}))
-            check(s.get("expect", {}), self.names[None], "open")
+            gather = Gather()
+            self.names[None] = await self.open({**s.get("open", {}), **(gather.args() if s.get("live") else {})})
+            check(s.get("expect", {}), Seen(self.names[None], gather), "open")
             for n, step in enumerate(s.get("steps", [])):
                 await self.step(step, f"step {n + 1} ({step['do']})")
         finally:
@@ -215,7 +216,7 @@ class Run:
             self.names[step["as"]], self.live[step["as"]] = got, gather
             if do == "fork":
                 self.close.append(got)
-        if do in ("run", "run_code"):
+        if do in ("run", "run_code", "setup"):
             got = Seen(got, gather)
         elif do == "wait":
             got = Seen(got, self.live[on])

@@ -60,7 +60,7 @@ class Sandbox {
 	async #open(signal) {
 		throwIfAborted(signal);
 		this.#client = await connect();
-		const task = new Task(this.#client, { signal, onProgress: this.#options.onProgress });
+		const task = new Task(this.#client, { signal, ...this.#callbacks() });
 		const failed = async (e) => { await this.#drop().catch(() => {}); throw e; };
 		await task.run("open", { options: this.#sent }, {}, (done) => this.#is(done)).catch(failed);
 	}
@@ -79,6 +79,10 @@ class Sandbox {
 		forgotten.unregister(this);
 		if (sandbox && !this.#client.dead) await this.#client.request("close", { sandbox }).done;
 	}
+	/* The sandbox's, in place of those that are not given. */
+	#callbacks({ onStdout = this.#options.onStdout, onStderr = this.#options.onStderr, onProgress = this.#options.onProgress } = {}) {
+		return { onStdout, onStderr, onProgress };
+	}
 	async #ready(signal) {
 		throwIfAborted(signal);
 		if (this.#closing) throw new Closed("the sandbox is closed");
@@ -92,9 +96,8 @@ class Sandbox {
 	}
 	async run(argv, options = {}) { return this.#call("run", only(options, CALL_OPTIONS, "run"), {}, words(argv, "run")); }
 	async #call(op, options, given, payload) {
-		const { onStdout = this.#options.onStdout, onStderr = this.#options.onStderr, stdin } = options;
-		if (stdin === true) throw new OptionError("stdin: what to send, not true: only start() gives somebody who writes later", { option: "stdin" });
-		const task = new Task(await this.#ready(options.signal), { ...options, onStdout, onStderr }, this);
+		if (options.stdin === true) throw new OptionError("stdin: what to send, not true: only start() gives somebody who writes later", { option: "stdin" });
+		const task = new Task(await this.#ready(options.signal), { ...options, ...this.#callbacks(options) }, this);
 		return task.run(op, { sandbox: this.#id, ...given }, { payload, feature: op, most: this.#most() });
 	}
 	async start(argv, options = {}) {
@@ -148,8 +151,8 @@ class Sandbox {
 		return other;
 	}
 	async setup(command, options = {}) {
-		const given = only(options, ["timeoutS", "onProgress", "signal"], "setup");
-		const task = new Task(await this.#ready(given.signal), given, this);
+		const given = only(options, ["timeoutS", "onStdout", "onStderr", "onProgress", "signal"], "setup");
+		const task = new Task(await this.#ready(given.signal), { ...given, ...this.#callbacks(given) }, this);
 		const made = ({ layer, found, fault }) => camelKeys({ layer, found, fault });
 		return task.run("setup", { sandbox: this.#id, command: text(command, "command") }, { feature: "setup" }, made);
 	}

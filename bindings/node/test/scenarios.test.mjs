@@ -97,19 +97,28 @@ async function fails(want, call, where) {
 	assert.fail(`${where}: no error, but ${shown(got)}`);
 }
 
+/* Callbacks that keep what they got, and show it beside the fields of a result. */
+function gather() {
+	const out = [], err = [], joined = (pieces) => new Uint8Array(Buffer.concat(pieces));
+	return {
+		args: { onStdout: (piece) => out.push(piece), onStderr: (piece) => err.push(piece) },
+		beside: (got) => new Proxy(got, { get: (it, name) => (name === "live_stdout" ? joined(out) : name === "live_stderr" ? joined(err) : it[name]),
+			has: (it, name) => name.startsWith?.("live_") || name in it }),
+	};
+}
 async function play(scenario, tmp) {
-	const { host = {}, open = {}, error, expect = {}, steps = [] } = filled(scenario, tmp);
-	const names = new Map(), live = new Map(), close = [];
+	const { host = {}, open = {}, error, expect = {}, steps = [], live: wanted } = filled(scenario, tmp);
+	const names = new Map(), live = new Map(), close = [], seen = gather();
 	make(host, tmp);
 	const opened = async () => {
-		const sandbox = new cloche.Sandbox(rename(open));
+		const sandbox = new cloche.Sandbox({ ...rename(open), ...(wanted && seen.args) });
 		close.push(sandbox);
 		return sandbox.open();
 	};
 	try {
 		if (error) return await fails(error, opened, "open");
 		names.set(undefined, await opened());
-		check(expect, names.get(undefined), "open");
+		check(expect, seen.beside(names.get(undefined)), "open");
 		for (const [n, step] of steps.entries()) await take(step, `step ${n + 1} (${step.do})`, { names, live, close });
 	} finally {
 		for (const sandbox of close.reverse()) await sandbox.close();
@@ -120,8 +129,7 @@ async function take(step, where, { names, live, close }) {
 	if (step.do === "sleep") return sleep(1000 * given.seconds);
 	if (step.do === "host") return check(step.expect, existsSync(given.path) ? new Uint8Array(readFileSync(given.path)) : null, where);
 	if (step.do === "host_write") return writeFileSync(given.path, bytes(step.data));
-	const seen = { out: [], err: [] };
-	const options = step.live ? { onStdout: (piece) => seen.out.push(piece), onStderr: (piece) => seen.err.push(piece) } : {};
+	const seen = gather(), options = step.live ? { ...seen.args } : {};
 	const positional = POSITIONAL[step.do] ?? [];
 	for (const [k, v] of Object.entries(given)) if (!positional.includes(k)) options[camel(k)] = v;
 	const args = [...positional.map((k) => given[k]), ...(Object.keys(options).length ? [options] : [])];
@@ -138,9 +146,7 @@ async function take(step, where, { names, live, close }) {
 		live.set(step.as, seen);
 		if (step.do === "fork") close.push(got);
 	}
-	const output = step.do === "wait" ? live.get(step.on) : seen;
-	if (["run", "run_code", "wait"].includes(step.do))
-		got = Object.assign(Object.create(got), { live_stdout: new Uint8Array(Buffer.concat(output.out)), live_stderr: new Uint8Array(Buffer.concat(output.err)) });
+	if (["run", "run_code", "setup", "wait"].includes(step.do)) got = (step.do === "wait" ? live.get(step.on) : seen).beside(got);
 	check(step.expect ?? {}, got, where);
 }
 

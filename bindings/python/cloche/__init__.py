@@ -9,7 +9,7 @@
 from .client import shutdown, version
 from .errors import (AlreadyExists, Busy, Cancelled, Closed, FaultError, MountRefused, NotFound, OptionError, PathRefused, ProtocolError,
                      SandboxError, SystemFault, TooLarge, Unsupported)
-from .options import CallOptions, Options
+from .options import Callbacks, CallOptions, Options
 from .sandbox import AsyncProcess, AsyncSandbox, Process, Sandbox, run, run_code
 from .types import Address, Cut, Denial, ExecutionResult, FileInfo, Limit, Result, SandboxFault, SetupResult, Snapshot, Usage
 
@@ -18,8 +18,8 @@ DEFAULT_TMPFS_MB = 64
 
 __version__ = version
 __all__ = [
-    "Address", "AlreadyExists", "AsyncProcess", "AsyncSandbox", "Busy", "CallOptions", "Cancelled", "Closed", "Cut", "DEFAULT_TMPFS_MB", "Denial",
-    "ExecutionResult", "FaultError", "FileInfo", "Limit", "MountRefused", "NotFound", "OptionError", "Options", "PathRefused", "Process",
+    "Address", "AlreadyExists", "AsyncProcess", "AsyncSandbox", "Busy", "CallOptions", "Callbacks", "Cancelled", "Closed", "Cut", "DEFAULT_TMPFS_MB",
+    "Denial", "ExecutionResult", "FaultError", "FileInfo", "Limit", "MountRefused", "NotFound", "OptionError", "Options", "PathRefused", "Process",
     "ProtocolError", "Result", "Sandbox", "SandboxError", "SandboxFault", "SetupResult", "Snapshot", "SystemFault", "TooLarge", "Unsupported", "Usage",
     "run", "run_code", "shutdown", "version",
 ]

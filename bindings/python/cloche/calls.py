@@ -128,10 +128,10 @@ def callback(given: Any, name: str) -> Any:
 
 
 class Events:
-    """What the events of a call bring: live output goes to its callbacks, the rest is kept for its result."""
+    """What the events of a call bring: live output and progress go to their callbacks, the rest is kept for its result."""
 
-    def __init__(self, on_stdout: Any, on_stderr: Any) -> None:
-        self.to = {"stdout": callback(on_stdout, "on_stdout"), "stderr": callback(on_stderr, "on_stderr")}
+    def __init__(self, on_stdout: Any, on_stderr: Any, on_progress: Any = None) -> None:
+        self.to = {k: callback(v, f"on_{k}") for k, v in (("stdout", on_stdout), ("stderr", on_stderr), ("progress", on_progress))}
         self.wanted = bool(on_stdout or on_stderr) or None
         self.failed: Optional[BaseException] = None  # the first that a callback raised
         self.output = {"stdout": bytearray(), "stderr": bytearray()}
@@ -141,7 +141,7 @@ class Events:
         head, event = frame.head, frame.head["event"]
         if event in self.to and self.to[event] is not None and self.failed is None:
             try:
-                done = self.to[event](frame.payload)
+                done = self.to[event]({k: v for k, v in head.items() if k not in ("id", "event")} if event == "progress" else frame.payload)
                 if inspect.isawaitable(done):
                     await done
             except Exception as why:
@@ -158,7 +158,7 @@ class Events:
         kept = {"stdout": out.decode("utf-8", "replace"), "stderr": err.decode("utf-8", "replace"), "stdout_bytes": out, "stderr_bytes": err}
         return read(ExecutionResult, {"duration_ms": 0, **read(dict, head, "outcome"), **kept, **self.told})
 
-    def checked(self, result: ExecutionResult) -> ExecutionResult:
+    def checked(self, result: T) -> T:
         if self.failed is not None:
             raise self.failed
         return result

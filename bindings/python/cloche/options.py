@@ -10,13 +10,27 @@ Path = Union[str, "os.PathLike[str]"]
 Mount = Union[str, Tuple[str, str], List[str]]
 
 
-class Both(TypedDict, total=False):
+class Live(TypedDict, total=False):
+    """Who gets what is printed, as it comes."""
+    on_stdout: Optional[Callback]
+    on_stderr: Optional[Callback]
+
+
+class Both(Live, total=False):
     """Options of a sandbox that hold for its calls, unless a call has its own."""
     timeout_s: Optional[float]
     env: Optional[Mapping[str, str]]
     track_files: Optional[bool]
-    on_stdout: Optional[Callback]
-    on_stderr: Optional[Callback]
+
+
+class Callbacks(Live, total=False):
+    """Callbacks of a set-up; one that is left out is the sandbox's, None is none.
+
+    - `on_stdout`, `on_stderr`: called with what its command prints, as it comes, like a call's (`CallOptions`). One that is found made
+      prints nothing.
+    - `on_progress`: called with a dict of what is going on: its `phase` and, where there is more to tell, `text`, `size` and `total`.
+    """
+    on_progress: Optional[Callable[[Dict[str, Any]], Any]]
 
 
 class OfCalls(TypedDict, total=False):
@@ -26,7 +40,7 @@ class OfCalls(TypedDict, total=False):
     pty: Union[bool, Tuple[int, int]]
 
 
-class Options(Both, total=False):
+class Options(Both, Callbacks, total=False):
     """The options of a sandbox. docs/OPTIONS.md has them all, with what each means; one that is left out, or None, has its default."""
     image: Optional[str]
     pull: Optional[str]
@@ -66,7 +80,6 @@ class Options(Both, total=False):
     prewarm: Any
     persist: Any
     persist_ttl_s: Any
-    on_progress: Optional[Callable[[Dict[str, Any]], None]]
 
 
 class CallOptions(Both, OfCalls, total=False):

@@ -12,7 +12,7 @@ from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, Iterator,
 from .calls import Async, Blocking, Events, Work, beside, both, callback, now, octets, plain, words
 from .client import LIVE, Frame, Mailbox, client
 from .errors import Closed, NotFound, OptionError, ProtocolError, SandboxError
-from .options import ONLY_CALLS, Bytes, CallOptions, OneShot, Options, Path
+from .options import ONLY_CALLS, Bytes, CallOptions, Callbacks, OneShot, Options, Path
 from .types import Address, ExecutionResult, FileInfo, Json, SandboxFault, SetupResult, Snapshot, read
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ class SandboxCore:
 
     def __init__(self, **options: Unpack[Options]) -> None:
         given: Json = dict(options)
-        self._callbacks = {k: callback(given.pop(k, None), k) for k in ("on_stdout", "on_stderr")}
-        self._on_progress = callback(given.pop("on_progress", None), "on_progress")
+        self._callbacks = {k: callback(given.pop(k, None), k) for k in ("on_stdout", "on_stderr", "on_progress")}
         self._given = {k: plain(v, k) for k, v in given.items() if v is not None or k == "timeout_s"}
         self._work: Optional[Work] = None
         self._number, self._output, self._calls = 0, READ, set[int]()
@@ -53,7 +52,11 @@ class SandboxCore:
     async def _open(self, work: Work) -> None:
         if self._work is not None:
             raise Closed("it was opened before: make another one")
-        self._opened(work, await work.ask("open", {"options": self._given}, each=self._progress))
+        events = Events(**self._callbacks)
+        self._opened(work, await work.ask("open", {"options": self._given, "stream": events.wanted}, each=events.add))
+        if events.failed is not None:
+            self._end()  # nobody has it
+            raise events.failed
 
     def _opened(self, work: Work, head: Json) -> None:
         opened = read(Opened, head)
@@ -61,10 +64,6 @@ class SandboxCore:
         self.fault, self.image, self.workspace, self.notes = opened.fault, opened.image, opened.workspace, opened.notes
         self._end = weakref.finalize(self, work.client.post, {"op": "close", "sandbox": self._number})
         self._end.atexit = False
-
-    def _progress(self, frame: Frame) -> None:
-        if self._on_progress is not None and frame.head["event"] == "progress":
-            self._on_progress({k: v for k, v in frame.head.items() if k not in ("id", "event")})
 
     def _at(self) -> Work:
         if self._work is None or not self._end.alive:
@@ -91,8 +90,8 @@ class SandboxCore:
 
     def _asked(self, options: Json) -> Tuple[Events, Any, Json]:
         """Where the events of a call go, its stdin, and what else it is asked with."""
-        given = {"sandbox": self._number, **self._callbacks, **options}
-        events = Events(given.pop("on_stdout"), given.pop("on_stderr"))
+        given = {"sandbox": self._number, **options}
+        events = Events(*(given.pop(k, self._callbacks[k]) for k in ("on_stdout", "on_stderr")))
         stdin, pty = given.pop("stdin", None), given.pop("pty", None)
         size: Any = (24, 80) if pty is True else pty
         if isinstance(size, (tuple, list)) and len(cast("List[Any]", size)) == 2:
@@ -185,14 +184,18 @@ class SandboxCore:
     async def _fork(self, other: SandboxCore) -> None:
         SandboxCore.__init__(other)
         head = await self._ask("fork")
-        other._callbacks, other._on_progress, other._given = self._callbacks, self._on_progress, self._given
+        other._callbacks, other._given = self._callbacks, self._given
         other._opened(self._at(), {"image": self.image, "max_output_bytes": self._output, **head})
 
     @both
-    async def setup(self, command: str, timeout_s: Optional[float] = None) -> SetupResult:
+    async def setup(self, command: str, timeout_s: Optional[float] = None, **callbacks: Unpack[Callbacks]) -> SetupResult:
         """Runs a shell command that installs something, with the network, once: later calls have what it left, and a later sandbox with the
-        same image and command finds it made. The same as the option `setup`; what it printed is in the `fault` of one that failed."""
-        return read(SetupResult, await self._ask("setup", each=self._progress, command=command, timeout_s=timeout_s))
+        same image and command finds it made. The same as the option `setup`; what it printed is in the `fault` of one that failed.
+
+        Raises what a callback raised, when it has ended."""
+        events = Events(**{**self._callbacks, **callbacks})
+        head = await self._ask("setup", each=events.add, command=command, timeout_s=timeout_s, stream=events.wanted)
+        return events.checked(read(SetupResult, head))
 
     @both
     async def info(self) -> Dict[str, Any]:
