@@ -43,9 +43,13 @@ def test_the_kernel_holds_what_is_said(rung):
         assert boxlib.wait_for(lambda: boxlib.box("true").rc == 0 and not group.exists()), "the group stayed"
 
 
-def test_a_session_has_the_same(rung):
-    own = pathlib.Path("/sys/fs/cgroup" + pathlib.Path("/proc/self/cgroup").read_text().strip().split("::")[1])
-    before = set(own.glob("**/cloche-*"))
+def groups():
+    return {os.path.join(at, d) for at, dirs, _ in os.walk("/sys/fs/cgroup") for d in dirs if d.startswith("cloche-")}
+
+
+def test_a_session_has_the_same(box, rung):
+    box("true")  # a unit of a user's manager is kept for the next
+    before = groups()
     with serving.Serve() as s:
         sb = s.open(memory_mb=100, pids=40)
         for _ in range(3):
@@ -53,7 +57,9 @@ def test_a_session_has_the_same(rung):
             assert outcome["exit_code"] == 0 and outcome["limits"]["memory"]["rung"] == outcome["limits"]["pids"]["rung"] == rung, outcome
         large, small = (s.run(sb, "python3", "-c", f"bytearray({mb} << 20)") for mb in (300, 30))
         assert small["fault"] is None and large["fault"]["type"] == "oom", (small, large)
-    assert boxlib.wait_for(lambda: set(own.glob("**/cloche-*")) <= before), "a group stayed"
+        s.wait_event(s.request("run", sandbox=sb, argv=["sleep", "300.5"]), "started")
+        assert bool(groups() - before) is (rung != "supervised"), "the control: groups there are"
+    assert boxlib.wait_for(lambda: groups() <= before), "a group stayed"
 
 
 def test_require_limits_runs_or_says_what_to_change(box, rung):
