@@ -138,11 +138,12 @@ def home():
     """A CLOCHE_HOME of its own, with an empty store: pass `env={"CLOCHE_HOME": str(home)}`."""
     with directory("ct-home-") as path:
         yield path
-        # Layers may hold directories that their owner can't enter.
+        # Layers may hold directories that their owner can't enter. And a program whose client has just gone is still tidying up.
         for base, dirs, _ in os.walk(path):
             for d in dirs:
-                if not os.path.islink(os.path.join(base, d)):
-                    os.chmod(os.path.join(base, d), 0o700)
+                with contextlib.suppress(FileNotFoundError):
+                    if not os.path.islink(os.path.join(base, d)):
+                        os.chmod(os.path.join(base, d), 0o700)
 
 
 @pytest.fixture(scope="session")
