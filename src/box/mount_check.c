@@ -534,13 +534,18 @@ static void keep_first(struct err *first, const struct box_mount *m, int r, stru
 	*first = *one;
 }
 
-/* A message is one line about one thing; that there is more to mend is worth a word. */
+/* A message is one line about one thing; that there are others to mend is worth a word. Each rule
+ * that refuses the one has its record (--json). */
 static void tell_others(const struct mount_check *c, struct err *e)
 {
-	size_t n = strlen(e->msg);
+	size_t n = strlen(e->msg), others = 0;
 
-	if (e->kind == ERR_REFUSED && c->n_denied > 1)
-		snprintf(e->msg + n, sizeof(e->msg) - n, " (refused in all: %zu)", c->n_denied);
+	/* Those of one mount are side by side. */
+	for (size_t i = 1; i < c->n_denied; i++)
+		others += strcmp(c->denied[i - 1].what, c->denied[i].what) != 0;
+	if (e->kind == ERR_REFUSED && others > 0)
+		snprintf(e->msg + n, sizeof(e->msg) - n, "; %zu other mount%s refused, too", others,
+			 others == 1 ? " is" : "s are");
 }
 
 int mount_check_sources(struct mount_check *c, struct box_spec *spec, struct err *e)

@@ -463,7 +463,7 @@ START_TEST(all_that_refuses)
 	ck_assert_int_eq(tmpfs("/t:1g"), 0);
 	ck_assert_int_eq(volume(fmt("%s:/fine", proj)), 0);
 	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
-	ck_assert_msg(strstr(e.msg, ".bashrc") && strstr(e.msg, "(refused in all: 5)"), "%s", e.msg);
+	ck_assert_msg(strstr(e.msg, ".bashrc") && strstr(e.msg, "; 2 other mounts are refused, too"), "%s", e.msg);
 	ck_assert_uint_eq(mc.n_denied, 5);
 	d = denied(".bashrc (code that the host runs later, read-write)");
 	ck_assert_ptr_eq(d, &mc.denied[0]);
@@ -491,6 +491,17 @@ START_TEST(all_that_refuses)
 		ck_assert_int_eq(volume(fmt("/proc:/x%d:ro", i)), 0);
 	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
 	ck_assert_uint_eq(mc.n_denied, MOUNT_DENIED_MAX);
+
+	fresh(); /* two rules, one mount: nothing else is to be mended; and one more */
+	ck_assert_int_eq(volume("/etc:/x"), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	ck_assert_uint_eq(mc.n_denied, 2);
+	ck_assert_msg(!strstr(e.msg, "refused, too"), "%s", e.msg);
+	fresh();
+	ck_assert_int_eq(volume("/etc:/x"), 0);
+	ck_assert_int_eq(volume("/proc:/y:ro"), 0);
+	assert_refused(mount_check_all(&mc, &spec, &e), &e, ERR_REFUSED);
+	ck_assert_msg(strstr(e.msg, "; 1 other mount is refused, too"), "%s", e.msg);
 }
 END_TEST
 
