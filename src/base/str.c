@@ -392,31 +392,36 @@ const char *str_printable(char *dst, size_t cap, const char *s)
 
 #define WORD_MAX 48
 
-/* Edits (insert, delete, replace, swap of neighbours) from a to b, in any case of letters. Both at
- * most WORD_MAX long. */
+/* A letter left out, doubled or swapped is a slip more often than a wrong one is: of as many edits,
+ * those count less. */
+#define EDIT 64U
+#define REPLACE (EDIT + 1)
+
+/* Edits (insert, delete, replace, swap of neighbours) from a to b, in any case of letters, EDIT
+ * each, and one more for each replaced. Both at most WORD_MAX long. */
 static size_t distance(const char *a, size_t na, const char *b, size_t nb)
 {
-	unsigned char rows[3][WORD_MAX + 1];
+	unsigned short rows[3][WORD_MAX + 1];
 
 	for (size_t j = 0; j <= nb; j++)
-		rows[0][j] = (unsigned char)j;
+		rows[0][j] = (unsigned short)(j * EDIT);
 	for (size_t i = 1; i <= na; i++) {
-		unsigned char *cur = rows[i % 3], *one = rows[(i + 2) % 3],
-			      *two = rows[(i + 1) % 3];
+		unsigned short *cur = rows[i % 3], *one = rows[(i + 2) % 3],
+			       *two = rows[(i + 1) % 3];
 
-		cur[0] = (unsigned char)i;
+		cur[0] = (unsigned short)(i * EDIT);
 		for (size_t j = 1; j <= nb; j++) {
 			char x = lower(a[i - 1]), y = lower(b[j - 1]);
-			unsigned best = one[j - 1] + (x != y);
+			unsigned best = one[j - 1] + (x != y ? REPLACE : 0);
 
-			if (one[j] + 1U < best)
-				best = one[j] + 1U;
-			if (cur[j - 1] + 1U < best)
-				best = cur[j - 1] + 1U;
+			if (one[j] + EDIT < best)
+				best = one[j] + EDIT;
+			if (cur[j - 1] + EDIT < best)
+				best = cur[j - 1] + EDIT;
 			if (i > 1 && j > 1 && x == lower(b[j - 2]) && lower(a[i - 2]) == y &&
-			    two[j - 2] + 1U < best)
-				best = two[j - 2] + 1U;
-			cur[j] = (unsigned char)best;
+			    two[j - 2] + EDIT < best)
+				best = two[j - 2] + EDIT;
+			cur[j] = (unsigned short)best;
 		}
 	}
 	return rows[na % 3][nb];
@@ -439,10 +444,10 @@ const char *str_nearest(const char *s, const char *const *words)
 		d = distance(s, n, *words, w);
 		/* A word left unfinished is near, however much of it is missing. */
 		if (n >= 2 && n < w && strncmp(s, *words, n) == 0)
-			d = 1;
+			d = EDIT;
 		if (allowed == 0)
 			allowed = 1;
-		if (d <= allowed && d < n && d < best) {
+		if (d / EDIT <= allowed && d / EDIT < n && d < best) {
 			best = d;
 			ret = *words;
 		}

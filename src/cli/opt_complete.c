@@ -21,17 +21,16 @@ static void fish_quote(struct buf *out, const char *s)
 	buf_str(out, "'");
 }
 
-/* "a|b|c" as "a b c". */
+/* The first `n` of "a|b|c" as "a b c". */
+static void choices_of(struct buf *out, const char *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		buf_add(out, list[i] == '|' ? " " : list + i, 1);
+}
+
 static void choices(struct buf *out, const char *list)
 {
-	const char *w;
-	size_t n;
-
-	for (bool first = true; (w = opt_next(&list, '|', &n)); first = false) {
-		if (!first)
-			buf_str(out, " ");
-		buf_add(out, w, n);
-	}
+	choices_of(out, list, strlen(list));
 }
 
 static void verb_names(const struct opt_verb *const *verbs, size_t n, struct buf *out)
@@ -40,16 +39,35 @@ static void verb_names(const struct opt_verb *const *verbs, size_t n, struct buf
 		buf_fmt(out, "%s%s", i ? " " : "", verbs[i]->name);
 }
 
-enum operand { OPERAND_NONE, OPERAND_COMMAND, OPERAND_VERB, OPERAND_CHOICE };
+enum operand_kind { OPERAND_OTHER, OPERAND_VERB, OPERAND_FILE, OPERAND_CHOICE };
 
-/* What a verb's operands are, read from the words of its usage line. */
-static enum operand operand_kind(const struct opt_verb *verb)
+/* A word of a verb's usage line: "check [FILE]" has two. */
+struct operand {
+	const char *rest; /* of the line */
+	const char *word;
+	size_t n;
+	unsigned at; /* from 1 on */
+	enum operand_kind kind;
+};
+
+/* The next one: begin with a zeroed one. False behind the last. Those of a command are none. */
+static bool next_operand(const struct opt_verb *verb, struct operand *o)
 {
+	const char *w;
+
 	if (verb->takes_command)
-		return OPERAND_COMMAND;
-	if (strchr(verb->operands, '|'))
-		return OPERAND_CHOICE;
-	return strstr(verb->operands, "VERB") ? OPERAND_VERB : OPERAND_NONE;
+		return false;
+	if (!o->at++)
+		o->rest = verb->operands;
+	o->word = opt_next(&o->rest, ' ', &o->n);
+	if (!o->word)
+		return false;
+	w = o->word + (*o->word == '[');
+	o->kind = *w >= 'a' && *w <= 'z'       ? OPERAND_CHOICE
+		  : strncmp(w, "VERB", 4) == 0 ? OPERAND_VERB
+		  : strncmp(w, "FILE", 4) == 0 ? OPERAND_FILE
+					       : OPERAND_OTHER;
+	return true;
 }
 
 /* ---- bash ---- */
@@ -98,7 +116,7 @@ static const char bash_main[] =
 	"\t\telif _cloche_takes_command \"$verb\"; then\n"
 	"\t\t\t_cloche_files \"$cur\"\n"
 	"\t\telse\n"
-	"\t\t\t_cloche_operand \"$verb\" \"$cur\"\n"
+	"\t\t\t_cloche_operand \"$verb\" $((operands + COMP_CWORD - command + 1)) \"$cur\"\n"
 	"\t\tfi\n"
 	"\t\treturn\n"
 	"\tfi\n"
@@ -112,8 +130,8 @@ static const char bash_main[] =
 	"\t\t_cloche_options \"$verb\" \"$cur\"\n"
 	"\telif _cloche_takes_command \"$verb\"; then\n"
 	"\t\t_cloche_lines < <(compgen -c -- \"$cur\")\n"
-	"\telif ((operands == 0)); then\n"
-	"\t\t_cloche_operand \"$verb\" \"$cur\"\n"
+	"\telse\n"
+	"\t\t_cloche_operand \"$verb\" $((operands + 1)) \"$cur\"\n"
 	"\tfi\n"
 	"}\n"
 	"\n"
@@ -143,6 +161,26 @@ static void bash_case(struct buf *out, const struct opt_verb *verb, const struct
 	}
 }
 
+static void bash_operands(struct buf *out, const struct opt_verb *verb)
+{
+	struct operand o = { 0 };
+
+	while (next_operand(verb, &o)) {
+		if (o.kind == OPERAND_OTHER)
+			continue;
+		buf_fmt(out, "\t'%s %u') ", verb->name, o.at);
+		if (o.kind == OPERAND_VERB) {
+			buf_str(out, "_cloche_words \"$_cloche_verbs\" \"$3\" ;;\n");
+		} else if (o.kind == OPERAND_FILE) {
+			buf_str(out, "_cloche_files \"$3\" ;;\n");
+		} else {
+			buf_str(out, "_cloche_words '");
+			choices_of(out, o.word, o.n);
+			buf_str(out, "' \"$3\" ;;\n");
+		}
+	}
+}
+
 static void bash_script(const struct opt_verb *const *verbs, size_t n, struct buf *out)
 {
 	buf_str(out, bash_head);
@@ -161,19 +199,12 @@ static void bash_script(const struct opt_verb *const *verbs, size_t n, struct bu
 	verb_names(verbs, n, out);
 	buf_str(out, "'\n\n_cloche_takes_command() {\n\tcase \"$1\" in\n");
 	for (size_t i = 0; i < n; i++)
-		if (operand_kind(verbs[i]) == OPERAND_COMMAND)
+		if (verbs[i]->takes_command)
 			buf_fmt(out, "\t%s) return 0 ;;\n", verbs[i]->name);
-	buf_str(out, "\t*) return 1 ;;\n\tesac\n}\n\n_cloche_operand() {\n\tcase \"$1\" in\n");
-	for (size_t i = 0; i < n; i++) {
-		if (operand_kind(verbs[i]) == OPERAND_VERB)
-			buf_fmt(out, "\t%s) _cloche_words \"$_cloche_verbs\" \"$2\" ;;\n",
-				verbs[i]->name);
-		if (operand_kind(verbs[i]) == OPERAND_CHOICE) {
-			buf_fmt(out, "\t%s) _cloche_words '", verbs[i]->name);
-			choices(out, verbs[i]->operands);
-			buf_str(out, "' \"$2\" ;;\n");
-		}
-	}
+	buf_str(out,
+		"\t*) return 1 ;;\n\tesac\n}\n\n# Offers what fits $3 as operand $2 of verb $1.\n_cloche_operand() {\n\tcase \"$1 $2\" in\n");
+	for (size_t i = 0; i < n; i++)
+		bash_operands(out, verbs[i]);
 	buf_str(out, "\tesac\n}\n\n_cloche_options() {\n\tcase \"$1\" in\n");
 	for (size_t i = 0; i < n; i++) {
 		buf_fmt(out, "\t%s) _cloche_words '", verbs[i]->name);
@@ -259,6 +290,27 @@ static void zsh_spec(struct buf *out, const struct opt_row *row, bool letter)
 	buf_str(out, "' \\\n");
 }
 
+static void zsh_operands(const struct opt_verb *const *verbs, size_t n, const struct opt_verb *verb,
+			 struct buf *out)
+{
+	struct operand o = { 0 };
+
+	buf_str(out, "\t\t");
+	while (next_operand(verb, &o)) {
+		if (o.kind == OPERAND_FILE)
+			buf_fmt(out, "'%u:file:_files' ", o.at);
+		if (o.kind != OPERAND_VERB && o.kind != OPERAND_CHOICE)
+			continue;
+		buf_fmt(out, "'%u:%s:(", o.at, verb->name);
+		if (o.kind == OPERAND_VERB)
+			verb_names(verbs, n, out);
+		else
+			choices_of(out, o.word, o.n);
+		buf_str(out, ")' ");
+	}
+	buf_str(out, "'*: : ' ;;\n");
+}
+
 static void zsh_verb(const struct opt_verb *const *verbs, size_t n, const struct opt_verb *verb,
 		     struct buf *out)
 {
@@ -269,24 +321,10 @@ static void zsh_verb(const struct opt_verb *const *verbs, size_t n, const struct
 		if (verb->rows[k].letter)
 			zsh_spec(out, &verb->rows[k], true);
 	}
-	switch (operand_kind(verb)) {
-	case OPERAND_COMMAND:
+	if (verb->takes_command)
 		buf_str(out, "\t\t'(-)1:command: _command_names -e' '*::argument: _normal' ;;\n");
-		break;
-	case OPERAND_VERB:
-		buf_str(out, "\t\t'1:verb:(");
-		verb_names(verbs, n, out);
-		buf_str(out, ")' ;;\n");
-		break;
-	case OPERAND_CHOICE:
-		buf_fmt(out, "\t\t'1:%s:(", verb->name);
-		choices(out, verb->operands);
-		buf_str(out, ")' ;;\n");
-		break;
-	case OPERAND_NONE:
-		buf_str(out, "\t\t'*: : ' ;;\n");
-		break;
-	}
+	else
+		zsh_operands(verbs, n, verb, out);
 }
 
 static void zsh_script(const struct opt_verb *const *verbs, size_t n, struct buf *out)
@@ -427,6 +465,37 @@ static const char fish_tail[] =
 	"complete -c cloche -n __cloche_no_verb -l help -s h -d 'show help'\n"
 	"complete -c cloche -n __cloche_no_verb -l version -d 'print the version'\n";
 
+/* Which operand the cursor is at, fish does not tell: one is offered when the choice before it is
+ * made, and a choice until then. */
+static void fish_operands(const struct opt_verb *const *verbs, size_t n,
+			  const struct opt_verb *verb, struct buf *out)
+{
+	struct operand o = { 0 }, made = { 0 };
+
+	while (next_operand(verb, &o)) {
+		if (o.kind == OPERAND_OTHER)
+			continue;
+		buf_fmt(out, "complete -c cloche -n '__cloche_verb %s", verb->name);
+		if (o.kind == OPERAND_CHOICE)
+			made = o;
+		if (made.n) {
+			buf_fmt(out, "; and %s__fish_seen_subcommand_from ",
+				o.kind == OPERAND_CHOICE ? "not " : "");
+			choices_of(out, made.word, made.n);
+		}
+		if (o.kind == OPERAND_FILE) {
+			buf_str(out, "' -F\n");
+			continue;
+		}
+		buf_str(out, "' -a '");
+		if (o.kind == OPERAND_VERB)
+			verb_names(verbs, n, out);
+		else
+			choices_of(out, o.word, o.n);
+		buf_str(out, "'\n");
+	}
+}
+
 static void fish_script(const struct opt_verb *const *verbs, size_t n, struct buf *out)
 {
 	buf_str(out, fish_head);
@@ -446,16 +515,12 @@ static void fish_script(const struct opt_verb *const *verbs, size_t n, struct bu
 			verbs[i]->name);
 		for (size_t k = 0; k < verbs[i]->n_rows; k++)
 			fish_row(out, verbs[i], &verbs[i]->rows[k]);
-		if (operand_kind(verbs[i]) == OPERAND_NONE)
-			continue;
-		buf_fmt(out, "complete -c cloche -n '__cloche_verb %s' -a '", verbs[i]->name);
-		if (operand_kind(verbs[i]) == OPERAND_COMMAND)
-			buf_str(out, "(__cloche_complete_command)");
-		else if (operand_kind(verbs[i]) == OPERAND_VERB)
-			verb_names(verbs, n, out);
+		if (verbs[i]->takes_command)
+			buf_fmt(out,
+				"complete -c cloche -n '__cloche_verb %s' -a '(__cloche_complete_command)'\n",
+				verbs[i]->name);
 		else
-			choices(out, verbs[i]->operands);
-		buf_str(out, "'\n");
+			fish_operands(verbs, n, verbs[i], out);
 	}
 }
 
@@ -466,18 +531,13 @@ int opt_completion(const struct opt_verb *const *verbs, size_t n, const char *sh
 	static void (*const scripts[])(const struct opt_verb *const *, size_t,
 				       struct buf *) = { bash_script, zsh_script, fish_script };
 	char shown[64];
-	const char *near;
 
 	for (size_t i = 0; names[i]; i++)
 		if (strcmp(shell, names[i]) == 0) {
 			scripts[i](verbs, n, out);
 			return 0;
 		}
-	near = str_nearest(shell, names);
 	str_printable(shown, sizeof(shown), shell);
-	if (near)
-		return err_set(e, ERR_USAGE, "no completion for \"%s\": did you mean %s?", shown,
-			       near);
 	return err_set(e, ERR_USAGE,
 		       "no completion for \"%s\": there is one for bash, zsh and fish", shown);
 }

@@ -85,6 +85,9 @@ def test_unknown_verbs_and_bare_call(cloche):
     assert r.rc == 2 and b"run" in r.err and len(r.err.splitlines()) < 25
     r = cloche("rnu", "--", "true")
     assert r.rc == 2 and b"run" in r.err, r
+    for word, verb in (("srve", b"serve"), ("svae", b"save"), ("sav", b"save"), ("imort", b"import")):
+        r = cloche(word)
+        assert r.rc == 2 and b'did you mean "%s"?' % verb in r.err, r
     for verb in ("doctor", "gc", "version", "man", "completion", "help"):
         r = cloche(verb, "--no-such-option")
         assert r.rc == 2 and len(r.err.splitlines()) == 1, r
@@ -184,18 +187,55 @@ def test_completion(cloche, shell):
             assert o["name"] in r.out.decode(), o["name"]
     if shutil.which(shell):
         assert subprocess.run([shell, "-n"], input=r.out, capture_output=True, timeout=boxlib.HANG, check=False).returncode == 0
-    assert cloche("completion", "tcsh").rc != 0
+    r = cloche("completion", "ksh")
+    assert r.rc == 2 and b"for bash, zsh and fish" in r.err, r
 
 
-def test_bash_completes_what_the_parser_knows(cloche, tmp_path):
+@pytest.fixture
+def bash_offers(cloche, tmp_path):
     script = tmp_path / "c"
     script.write_bytes(cloche("completion", "bash").out)
-    ask = (f'source {script}; fn=$(complete -p cloche | sed "s/.*-F \\([^ ]*\\).*/\\1/"); COMP_WORDS=(cloche run --); COMP_CWORD=2; '
-           'COMP_LINE="cloche run --"; COMP_POINT=${#COMP_LINE}; $fn cloche -- run; printf "%s\\n" "${COMPREPLY[@]}"')
-    out = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, timeout=boxlib.HANG, check=False).stdout
-    got = {w.strip().rstrip("=") for w in out.split()}
+
+    def offers(*words):
+        """For the last one."""
+        ask = (f'source {script}; fn=$(complete -p cloche | sed "s/.*-F \\([^ ]*\\).*/\\1/"); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+               'COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; $fn cloche "${@: -1}" "${@: -2:1}"; printf "%s\\n" "${COMPREPLY[@]}"')
+        p = subprocess.run(["bash", "-c", ask, "bash", *words], capture_output=True, text=True, timeout=boxlib.HANG, check=False, cwd=tmp_path)
+        assert p.stderr == "", p.stderr
+        return {w.strip().rstrip("=") for w in p.stdout.split()}
+    return offers
+
+
+def test_bash_completes_what_the_parser_knows(cloche, bash_offers):
     want = {"--" + o["name"] for v in surface(cloche)["verbs"] if v["name"] == "run" for o in v["options"]}
+    got = bash_offers("cloche", "run", "--")
     assert want <= got, want - got
+
+
+def test_bash_completes_operands(bash_offers, tmp_path):
+    (tmp_path / "x.yaml").touch()
+    assert bash_offers("cloche", "config", "") == bash_offers("cloche", "config", "--json", "c") == bash_offers("cloche", "config", "--", "") == {"check"}
+    assert bash_offers("cloche", "config", "x") == set()
+    for words in (("config", "check"), ("config", "--", "check"), ("load",), ("import",)):
+        assert bash_offers("cloche", *words, "x") == {"x.yaml"}, words
+    assert bash_offers("cloche", "config", "check", "x.yaml", "x") == bash_offers("cloche", "import", "x.yaml", "x") == set()
+    assert bash_offers("cloche", "completion", "") == {"bash", "zsh", "fish"} and {"run", "help"} <= bash_offers("cloche", "help", "")
+
+
+def test_fish_completes_operands(cloche, tmp_path):
+    if not shutil.which("fish"):
+        pytest.skip("fish is not installed")
+    script = tmp_path / "c"
+    script.write_bytes(cloche("completion", "fish").out)
+    (tmp_path / "x.yaml").touch()
+
+    def offers(line):
+        p = subprocess.run(["fish", "-c", f"source {script}; complete -C '{line}'"], capture_output=True, text=True, timeout=boxlib.HANG, check=False,
+                           cwd=tmp_path, env={**boxlib.base_env(), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
+        return {w.split("\t")[0] for w in p.stdout.splitlines()}
+    assert offers("cloche config ") == {"check"}
+    assert offers("cloche config check x") == offers("cloche load x") == {"x.yaml"}
+    assert offers("cloche completion ") == {"bash", "zsh", "fish"}
 
 
 def test_doctor_and_gc_speak_json(cloche):

@@ -39,7 +39,9 @@ static const struct opt_verb help = {
 	.name = "help", .summary = "Explain it's: a verb", .operands = "[VERB]", .rows = rows + JSON, .n_rows = 1,
 };
 static const struct opt_verb completion = { .name = "completion", .summary = "Print a script", .operands = "bash|zsh|fish" };
-static const struct opt_verb *const verbs[] = { &run, &help, &completion };
+static const struct opt_verb config = { .name = "config", .summary = "Check a file", .operands = "check [FILE]" };
+static const struct opt_verb load = { .name = "load", .summary = "Load a file", .operands = "FILE|- NAME" };
+static const struct opt_verb *const verbs[] = { &run, &help, &completion, &config, &load };
 #define N_VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
 /* ---- the parser ---- */
@@ -422,8 +424,14 @@ START_TEST(completion_bash)
 	contains(&b, "'run --env-file') _cloche_files \"$3\" ;;\n");
 	contains(&b, "'run --volume' | 'run -v') return 0 ;;\n");
 	lacks(&b, "'run --json') return 0");
-	contains(&b, "_cloche_verbs='run help completion'\n");
-	contains(&b, "completion) _cloche_words 'bash zsh fish' \"$2\" ;;\n");
+	contains(&b, "_cloche_verbs='run help completion config load'\n");
+	contains(&b, "'completion 1') _cloche_words 'bash zsh fish' \"$3\" ;;\n");
+	contains(&b, "'help 1') _cloche_words \"$_cloche_verbs\" \"$3\" ;;\n");
+	contains(&b, "'config 1') _cloche_words 'check' \"$3\" ;;\n");
+	contains(&b, "'config 2') _cloche_files \"$3\" ;;\n");
+	contains(&b, "'load 1') _cloche_files \"$3\" ;;\n");
+	lacks(&b, "'load 2')");
+	lacks(&b, "'run 1')");
 	/* No help text in it, so none that a shell could run. */
 	lacks(&b, "$(id)");
 }
@@ -443,6 +451,10 @@ START_TEST(completion_zsh)
 	contains(&b, "'(-t --tty --json)-t[A terminal]' \\\n");
 	contains(&b, "--rootfs=[A directory as the root]:DIR:_files -/' \\\n");
 	contains(&b, "'help:Explain it'\\''s\\: a verb'\n");
+	contains(&b, "'1:completion:(bash zsh fish)' '*: : ' ;;\n");
+	contains(&b, "'1:help:(run help completion config load)' '*: : ' ;;\n");
+	contains(&b, "'1:config:(check)' '2:file:_files' '*: : ' ;;\n");
+	contains(&b, "'1:file:_files' '*: : ' ;;\n");
 }
 END_TEST
 
@@ -456,6 +468,12 @@ START_TEST(completion_fish)
 	contains(&b, "-l proc -x -a 'none full' -d 'What /proc shows'\n");
 	contains(&b, "-l volume -s v -x -d 'It\\'s [shown]: `id` $(id) \"quoted\" \\\\n * _x_ <b> 100%'\n");
 	contains(&b, "-l rootfs -x -a '(__fish_complete_directories)' -d ");
+	contains(&b, "-n '__cloche_verb run' -a '(__cloche_complete_command)'\n");
+	contains(&b, "-n '__cloche_verb help' -a 'run help completion config load'\n");
+	contains(&b, "-n '__cloche_verb completion; and not __fish_seen_subcommand_from bash zsh fish' -a 'bash zsh fish'\n");
+	contains(&b, "-n '__cloche_verb config; and not __fish_seen_subcommand_from check' -a 'check'\n");
+	contains(&b, "-n '__cloche_verb config; and __fish_seen_subcommand_from check' -F\n");
+	contains(&b, "-n '__cloche_verb load' -F\n");
 	contains(&b, "\t\t\tset valued --image --rootfs --volume -v --env -e ");
 }
 END_TEST
@@ -466,8 +484,8 @@ START_TEST(completion_of_no_shell)
 	struct err e;
 
 	buf_init(&b, 1 << 20);
-	assert_refused(opt_completion(verbs, N_VERBS, "bsh", &b, &e), &e, ERR_USAGE);
-	ck_assert_ptr_nonnull(strstr(e.msg, "did you mean bash?"));
+	assert_refused(opt_completion(verbs, N_VERBS, "ksh", &b, &e), &e, ERR_USAGE);
+	ck_assert_str_eq(e.msg, "no completion for \"ksh\": there is one for bash, zsh and fish");
 	assert_refused(opt_completion(verbs, N_VERBS, "powershell\n", &b, &e), &e, ERR_USAGE);
 	assert_refused(opt_completion(verbs, N_VERBS, "", &b, &e), &e, ERR_USAGE);
 	ck_assert_uint_eq(b.len, 0);

@@ -485,15 +485,28 @@ START_TEST(nearest_edges)
 {
 	static const char *const none[] = { NULL };
 	static const char *const ties[] = { "aaab", "aaac", NULL };
+	static const char *const slips[] = { "save", "serve", NULL };
+	static const char *const edits[] = { "abxcdgef", "abcdef", NULL };
 	char longest[60];
 	const char *words[] = { longest, NULL };
 
+	memset(longest, 'w', sizeof(longest));
+	longest[48] = '\0';
 	ck_assert_ptr_null(str_nearest("x", none));
 	ck_assert_str_eq(str_nearest("aaad", ties), "aaab");
 	ck_assert_str_eq(str_nearest("aaac", ties), "aaac");
+	/* A letter left out, too many or swapped, before one that is another; a word begun is one with letters left out. */
+	ck_assert_str_eq(str_nearest("srve", slips), "serve");
+	ck_assert_str_eq(str_nearest("serrve", slips), "serve");
+	ck_assert_str_eq(str_nearest("sevre", slips), "serve");
+	ck_assert_str_eq(str_nearest("sabe", slips), "save");
+	ck_assert_str_eq(str_nearest("ser", slips), "serve");
+	/* Fewer edits come first, whichever they are. */
+	ck_assert_str_eq(str_nearest("abxdef", edits), "abcdef");
+	/* As many wrong letters as there may be. */
+	ck_assert_ptr_eq(str_nearest("xxxxxxxxxxxxxxxxwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww", words), longest);
+	ck_assert_ptr_null(str_nearest("xxxxxxxxxxxxxxxxxwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww", words));
 	/* 48 is the longest that is looked at; 49 must be refused on either side. */
-	memset(longest, 'w', sizeof(longest));
-	longest[48] = '\0';
 	ck_assert_ptr_eq(str_nearest(longest, words), longest);
 	longest[48] = 'w';
 	longest[49] = '\0';
