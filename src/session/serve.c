@@ -506,7 +506,11 @@ static int open_session(struct session *s, const struct serve_options *o, struct
 	s->queue_end = &s->queue;
 	out_open(&s->out, o->out);
 	count_boxes(s, o);
-	if (!isatty(o->in))
+	if (isatty(o->in))
+		fputs("cloche serve: reads a program's requests from standard input, such as a "
+		      "Python or Node package's (docs/PROTOCOL.md); Ctrl-D ends it\n",
+		      stderr);
+	else
 		setsid(); /* the terminal's signals are the client's business */
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&stop);

@@ -2,10 +2,13 @@
 import json
 import os
 import pathlib
+import pty
 import random
+import select
 import signal
 import subprocess
 import time
+import tty
 import uuid
 
 import boxlib
@@ -404,4 +407,20 @@ def test_words_of_the_command_line():
 
 
 def test_without_a_client():
-    assert subprocess.run([boxlib.CLOCHE, "serve"], stdin=subprocess.DEVNULL, timeout=boxlib.HANG, check=False).returncode == 0
+    p = subprocess.run([boxlib.CLOCHE, "serve"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=boxlib.HANG, check=False)
+    assert (p.returncode, p.stderr) == (0, b"")
+
+
+def test_on_a_terminal():
+    """Whoever typed it is told what waits, in a line; and then it is a session like any other."""
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    with open(master, "r+b", buffering=0) as typed:
+        p = subprocess.Popen([boxlib.CLOCHE, "serve"], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        boxlib.STARTED.add(p.pid)
+        os.close(slave)
+        line = p.stderr.readline() if select.select([p.stderr], [], [], boxlib.HANG)[0] else b"nothing is said"
+        assert line.startswith(b"cloche serve: ") and b"docs/PROTOCOL.md" in line and len(line) < 200, line
+        typed.write(b'{"id": 1, "op": "hello", "protocol": 1}\n')
+        assert json.loads(p.stdout.readline())["protocol"] == 1
+    assert p.wait(boxlib.HANG) == 0 and p.stdout.read() == b"" and p.stderr.read() == b""
