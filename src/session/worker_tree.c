@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -17,6 +18,7 @@
 #include "session/worker_impl.h"
 
 #define SAID_MAX 65536
+#define TIDY_MOMENTS 100 /* of 10 ms */
 
 extern char **environ;
 
@@ -221,6 +223,19 @@ void worker_snapshot(struct worker *w, const struct request *r)
 	hold_end(SIG_UNBLOCK);
 }
 
+/* What a restore has left that was killed, under a session that goes on. Who unpacked for it has
+ * the draft until he is gone, too, a moment later. */
+static void tidy(const struct ses_workspace *place)
+{
+	const struct timespec moment = { .tv_nsec = 10000000 };
+
+	for (int i = 0; i < TIDY_MOMENTS && ses_replace_left(place->fd); i++) {
+		if (i > 0)
+			nanosleep(&moment, NULL);
+		ses_replace_recover(place);
+	}
+}
+
 void worker_restore(struct worker *w, const struct request *r)
 {
 	const char *file = request_str(r, "file");
@@ -248,6 +263,8 @@ void worker_restore(struct worker *w, const struct request *r)
 		pass_on(w, r->id, said);
 		hold_end(SIG_UNBLOCK);
 		return;
+	} else {
+		tidy(&w->place);
 	}
 	worker_fail(w, r->id, &e);
 	hold_end(SIG_UNBLOCK);

@@ -1,4 +1,5 @@
 """A restore that is killed: whoever works with the workspace next finds what was there, or all that was to be, and nothing of the draft."""
+import contextlib
 import os
 import pathlib
 import random
@@ -169,6 +170,45 @@ def test_killed_at_any_moment(place, who):
         assert left(place) == found
         seen.add(found == NEW)
     print("whole, as it was:", seen)
+
+
+def restoring(place):
+    """The program, and after it who unpacks for it."""
+    return [p for p in sorted(map(int, workers(place))) if b"restore" in cmdline(p)]
+
+
+def cmdline(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def test_killed_under_a_session_that_goes_on(serve, place):
+    with tarfile.open(place / "old.tar", "w") as t:
+        for name in OLD:
+            t.add(place / "w" / name, name)
+    with tarfile.open(place / "large.tar", "w") as t:
+        for i in range(20):
+            for name in NEW:
+                t.add(place / "new" / name, f"{i}/{name}")
+    large = {f"{i}" for i in range(20)} | {f"{i}/{name}" for i in range(20) for name in NEW}
+    sb, ends, killed = serve.open(workspace=str(place / "w")), random.Random(2), 0
+    assert listed(serve, sb) == OLD, "who works with the files has begun"
+    for _ in range(6):
+        n = serve.request("restore", sandbox=sb, file=str(place / "large.tar"))
+        boxlib.wait_for(lambda: restoring(place) and list((place / "w").glob(".cloche-*")) or serve.events.get(n))
+        time.sleep(ends.random() * 0.05)
+        with contextlib.suppress(IndexError, ProcessLookupError):  # it was quicker
+            os.kill(restoring(place)[0], signal.SIGKILL)
+        killed += "ended with code 137" in serve.answer(n).get("error", {}).get("message", "")
+        found = listed(serve, sb)
+        assert found in (OLD, large) and left(place) == {f for f in found if "/" not in f}
+        if found == large:
+            assert "error" not in serve.ask("restore", sandbox=sb, file=str(place / "old.tar"))
+    assert killed
+    assert "error" not in serve.ask("restore", sandbox=sb, file=str(place / "a.tar")) and listed(serve, sb) == left(place) == NEW, "no control"
+    serve.ask("close", sandbox=sb)
 
 
 def workers(place):
