@@ -142,7 +142,7 @@ static int find(const struct run_options *o, struct image_use *u, struct err *e)
 	n = strlen(e->msg);
 	if (e->num == ENOENT && o->pull == PULL_NEVER && u->ref.kind == IMG_REF_REGISTRY)
 		snprintf(e->msg + n, sizeof(e->msg) - n,
-			 "; --pull never does not fetch it: cloche pull %.200s", u->name);
+			 "; --pull never does not fetch it, --pull missing does");
 	return -1;
 }
 

@@ -26,7 +26,7 @@ struct ses_error {
 	enum ses_error_type type;
 	char message[600]; /* one printable line */
 	char option[64];   /* which option or argument; "" for none */
-	char allowed[300]; /* which values there are; "" when that says nothing */
+	char allowed[700]; /* which values there are; "" when that says nothing */
 	char rule[128];	   /* of a mount: the kind of rule that refuses it; "" */
 };
 

@@ -89,6 +89,10 @@ static int unknown(const char *name, struct ses_error *e)
 		      near ? "; did you mean " : ": docs/OPTIONS.md has all of them",
 		      near ? near : "", near ? "?" : "");
 	snprintf(e->option, sizeof(e->option), "%.60s", name);
+	n = 0;
+	for (size_t i = 0; i < ses_option_n && n < sizeof(e->allowed); i++)
+		n += (size_t)snprintf(e->allowed + n, sizeof(e->allowed) - n, "%s%s", i ? ", " : "",
+				      ses_option_table[i].name);
 	return -1;
 }
 
@@ -161,6 +165,16 @@ static int put_profiles(const struct ses_config *c, const json_t *tokens, json_t
 	return 0;
 }
 
+/* No option that was given is wrong: the file is what there is to mend. */
+static int wrong_config(const struct err *why, struct ses_error *e)
+{
+	ses_error_set(e, SES_OPTION, "%s", why->msg);
+	snprintf(e->option, sizeof(e->option), "%s", CONFIG_FILE);
+	snprintf(e->allowed, sizeof(e->allowed), "%s",
+		 "a file that you may read, as docs/CONFIG.md says; cloche config check checks it");
+	return -1;
+}
+
 static int bring_together(const json_t *given, struct ses_options *o, struct ses_error *e)
 {
 	_cleanup_config_ struct ses_config c = { 0 };
@@ -170,7 +184,7 @@ static int bring_together(const json_t *given, struct ses_options *o, struct ses
 	if (!o->effective)
 		return no_memory(e);
 	if (ses_config_load(NULL, &c, &why) < 0)
-		return ses_error_set(e, SES_OPTION, "%s", why.msg);
+		return wrong_config(&why, e);
 	if (put_table(o->effective, e) < 0 || put(o->effective, c.defaults, e) < 0 ||
 	    put_profiles(&c, json_object_get(given, "profiles"), o->effective, &o->words, e) < 0)
 		return -1;
@@ -363,13 +377,13 @@ int ses_options_setup(const struct ses_options *o, const char *from, const char 
 
 /* ---- what the spawner refuses ---- */
 
-/* Words of `cloche run` that no row has, and the options that they come from. */
+/* Words of `cloche run` that no row has, and the options that they come from; `cwd` is a call's. */
 static const struct {
 	const char *word, *option;
 } more_words[] = {
 	{ "-v", "mounts" },	   { "--workspace", "workspace" }, { "--tmp-size", "tmpfs" },
 	{ "--ulimit", "rlimits" }, { "--file-size", "rlimits" },   { "--open-files", "rlimits" },
-	{ "--pull", "pull" },	   { "--timeout", "timeout_s" },
+	{ "--pull", "pull" },	   { "--timeout", "timeout_s" },   { "-w", "cwd" },
 };
 
 /* The option that the word at `s` names, and the word's length; or NULL. */
@@ -407,10 +421,14 @@ static const char *behind(const char *s, const char *verb)
 
 static const char *say(const char *msg, bool setup, char *out, size_t cap)
 {
-	const bool pull = behind(msg, "cloche pull: ") != msg;
-	const char *first = NULL, *s = msg;
+	const char *first = NULL, *s = behind(msg, "cloche pull: ");
+	const bool pull = s != msg;
 	size_t n = 0, at = 0;
 
+	/* Of a set-up it is that which failed, whatever for. */
+	if (pull && !setup)
+		at = (size_t)snprintf(out, cap, "image: ");
+	at = at < cap ? at : cap - 1;
 	while (*s && at < cap - 1) {
 		/* A word begins the text, or stands behind a blank or bracket. */
 		const char *option =
@@ -418,7 +436,7 @@ static const char *say(const char *msg, bool setup, char *out, size_t cap)
 
 		if (option) {
 			option = told_by(option, pull, setup);
-			if (!first)
+			if (!first && ses_option_find(option))
 				first = option;
 			at += (size_t)snprintf(out + at, cap - at, "%s", option);
 			at = at < cap ? at : cap - 1;
@@ -441,7 +459,7 @@ void ses_options_say_setup(const char *msg, char *out, size_t cap)
 	char named[500];
 
 	say(msg, true, named, sizeof(named));
-	snprintf(out, cap, "setup: %s", behind(named, "cloche pull: "));
+	snprintf(out, cap, "setup: %s", named);
 }
 
 void ses_options_blame_setup(const char *line, size_t n, struct ses_error *ret)

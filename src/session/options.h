@@ -58,8 +58,9 @@ int ses_options_parse(const json_t *given, struct ses_options *ret, struct ses_e
 void ses_options_free(struct ses_options *o);
 
 /* Makes the directory of `workspace` where it is missing, with those above it, unless a box may not
- * share it. */
-int ses_workspace_make(const char *path, struct ses_error *e);
+ * share it; *ret is what is there then. */
+struct stat;
+int ses_workspace_make(const char *path, struct stat *ret, struct ses_error *e);
 
 /* Where a sandbox stands: what only the loop knows. */
 struct ses_place {

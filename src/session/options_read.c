@@ -18,7 +18,7 @@
 #include "session/options_impl.h"
 
 #define STRING_MAX 4095
-#define COMMAND_MAX 32768
+#define COMMAND_MAX 32768 /* kinds[] says it, too */
 #define LABEL_MAX 64
 #define LIST_MAX 512
 #define ENV_VALUE_MAX 131000 /* with its name below the kernel's limit for one string */
@@ -444,7 +444,8 @@ static const struct {
 	void (*words)(const struct ses_option *row, const json_t *v, struct ses_words *w);
 } kinds[] = {
 	[KIND_STRING] = { "string", "a string that is not empty", check_string, words_string },
-	[KIND_COMMAND] = { "string", "a shell command", check_command, NULL },
+	[KIND_COMMAND] = { "string", "a shell command of at most 32768 bytes", check_command,
+			   NULL },
 	[KIND_PATH] = { "string", "an absolute path", check_path, words_string },
 	[KIND_LABEL] = { "string", "1 to 64 of the characters A-Z a-z 0-9 . _ -", check_label,
 			 NULL },

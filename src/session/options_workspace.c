@@ -72,7 +72,24 @@ static int judge(const char *shown, const char *path, struct ses_error *e)
 	return r;
 }
 
-int ses_workspace_make(const char *path, struct ses_error *e)
+/* From `end` on nothing of it is there. */
+static int make(char *path, size_t end)
+{
+	for (size_t at = end + 1;; at++) {
+		const char was = path[at];
+
+		if (was && was != '/')
+			continue;
+		path[at] = '\0';
+		if (mkdir(path, 0777) < 0 && errno != EEXIST)
+			return -1;
+		if (!was)
+			return 0;
+		path[at] = was;
+	}
+}
+
+int ses_workspace_make(const char *path, struct stat *ret, struct ses_error *e)
 {
 	char clean[4096], real[4096];
 	size_t end;
@@ -80,21 +97,11 @@ int ses_workspace_make(const char *path, struct ses_error *e)
 
 	if (path_normalise(path, clean, &why) < 0)
 		return fail(e, SES_OPTION, path, why.msg);
-	/* What can't be looked at is for the spawner to say. */
-	if (leads_to(clean, &end, real) < 0 || !clean[end])
-		return 0;
-	if (judge(clean, real, e) < 0)
-		return -1;
-	for (size_t at = end + 1;; at++) {
-		const char was = clean[at];
-
-		if (was && was != '/')
-			continue;
-		clean[at] = '\0';
-		if (mkdir(clean, 0777) < 0 && errno != EEXIST)
+	if (leads_to(clean, &end, real) == 0 && clean[end]) {
+		if (judge(clean, real, e) < 0)
+			return -1;
+		if (make(clean, end) < 0)
 			return fail(e, SES_OPTION, path, strerror(errno));
-		if (!was)
-			return 0;
-		clean[at] = was;
 	}
+	return stat(clean, ret) < 0 ? fail(e, SES_OPTION, path, strerror(errno)) : 0;
 }

@@ -117,12 +117,18 @@ static int check_str(const struct op_field *f, const json_t *v, size_t max, stru
 
 static int check_cwd(const char *name, const json_t *v, struct ses_error *e)
 {
+	static const char allowed[] =
+		"an absolute path of the box, without \"..\" and control characters";
 	char clean[REQUEST_PATH_MAX + 1];
-	struct err ignored;
+	struct err why;
 
-	if (json_is_string(v) && path_normalise(json_string_value(v), clean, &ignored) == 0)
+	if (!json_is_string(v))
+		return wrong(e, name, allowed);
+	if (path_normalise(json_string_value(v), clean, &why) == 0)
 		return 0;
-	return wrong(e, name, "an absolute path of the box, without \"..\" and control characters");
+	wrong(e, name, allowed);
+	snprintf(e->message, sizeof(e->message), "%s: %s", name, why.msg);
+	return -1;
 }
 
 static int check_words(const char *name, const json_t *v, struct ses_error *e)

@@ -66,8 +66,10 @@ static void name_options(json_t *outcome)
 	const char *message = json_string_value(json_object_get(fault, "message"));
 	char text[2048];
 
-	if (message && ses_options_say(message, text, sizeof(text)))
-		json_object_set_new(fault, "message", json_string(text));
+	if (!message)
+		return;
+	ses_options_say(message, text, sizeof(text));
+	json_object_set_new(fault, "message", json_string(text));
 }
 
 int result_read(struct result *r, const char *text, size_t n, struct err *e)

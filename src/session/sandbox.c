@@ -223,14 +223,13 @@ static json_t *sound_outcome(json_t *o)
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	struct err ignored;
 	bool sound = text && result_read(&r, text, strlen(text), &ignored) == 0 &&
-		     json_is_object(json_object_get(o, "fault"));
+		     json_is_object(json_object_get(r.outcome, "fault"));
+	json_t *ret = sound ? json_incref(r.outcome) : NULL;
 
 	result_free(&r);
 	free(text);
-	if (sound)
-		return o;
 	json_decref(o);
-	return NULL;
+	return ret;
 }
 
 void sandbox_hello(struct sandbox *sb, struct spawner *p, const struct spawn_hello *hello,
@@ -392,12 +391,8 @@ static int workspace_ready(struct sandbox *sb, struct ses_error *e)
 
 	if (named) {
 		sb->made = access(named, F_OK) < 0;
-		if (ses_workspace_make(named, e) < 0)
+		if (ses_workspace_make(named, &st, e) < 0)
 			return -1;
-		if (stat(named, &st) < 0) {
-			err_sys(&why, "%s", named);
-			return ses_error_err(e, &why);
-		}
 		ses_place_text((uint64_t)st.st_dev, (uint64_t)st.st_ino, sb->place);
 		return 0;
 	}

@@ -104,6 +104,27 @@ def test_a_fifo_is_no_configuration(config, ws):
     assert rc == 1 and "no regular file" in err
 
 
+def test_a_configuration_that_cant_be_read_is_named(config, ws):
+    env, file = config(""), ws / "config" / "cloche.yaml"
+
+    def opened():
+        with Serve(env=env) as s:
+            return s.ask("open")
+
+    def unreadable():
+        file.write_text("")
+        file.chmod(0)
+
+    assert opened().get("sandbox"), "no control"
+    wrong = [(file.mkdir, "no regular file"), (lambda: file.symlink_to(file), "Too many levels"), (lambda: file.write_text("defaults: ["), ":2:1: ")]
+    for make, why in wrong + [(unreadable, "Permission denied")] * (os.geteuid() != 0):
+        (file.rmdir if file.is_dir() else file.unlink)()
+        make()
+        e = opened()["error"]
+        assert (e["type"], e["option"]) == ("option", "cloche.yaml") and str(file) in e["message"] and why in e["message"], e
+        assert "docs/CONFIG.md" in e["allowed"]
+
+
 def test_the_program_beside_is_missing(ws):
     """The one line that says what to do."""
     alone = ws / "cloche"

@@ -203,6 +203,36 @@ START_TEST(what_comes_later)
 }
 END_TEST
 
+static bool lists(const char *all, const char *name)
+{
+	char item[80], between[sizeof(e.allowed) + 4];
+
+	snprintf(item, sizeof(item), ", %s,", name);
+	snprintf(between, sizeof(between), ", %s,", all);
+	return strstr(between, item) != NULL;
+}
+
+static const char *given_setup(char given[32800], size_t n)
+{
+	size_t at = (size_t)sprintf(given, "{\"setup\": \"");
+
+	memset(given + at, 'x', n);
+	strcpy(given + at + n, "\"}");
+	return given;
+}
+
+/* One letter more than it may have. */
+START_TEST(a_long_set_up)
+{
+	char given[32800];
+
+	takes(given_setup(given, 32768));
+	refuses(given_setup(given, 32769), SES_OPTION, "setup");
+	ck_assert_str_eq(e.message, "setup: it is longer than 32768 bytes");
+	ck_assert_str_eq(e.allowed, "a shell command of at most 32768 bytes");
+}
+END_TEST
+
 START_TEST(messages)
 {
 	refuses("{\"memory_mb\": 3}", SES_OPTION, "memory_mb");
@@ -214,6 +244,9 @@ START_TEST(messages)
 	ck_assert_str_eq(e.message, "cap_drop: an array of strings, such as [\"ALL\"] is wanted, not the string \"ALL\"");
 	refuses("{\"timeout\": 3}", SES_OPTION, "timeout");
 	ck_assert_str_eq(e.message, "there is no option \"timeout\"; did you mean timeout_s?");
+	for (size_t i = 0; i < ses_option_n; i++)
+		ck_assert_msg(lists(e.allowed, ses_option_table[i].name), "%s is not in %s", ses_option_table[i].name, e.allowed);
+	ck_assert(!lists(e.allowed, "timeout"));
 	refuses("{\"image\": \"\", \"x\\u001b[2J\": 1}", SES_OPTION, "image");
 	refuses("{\"x\\u001b[2J\": 1}", SES_OPTION, "x\033[2J");
 	ck_assert_ptr_null(strchr(e.message, '\033'));
@@ -337,34 +370,92 @@ START_TEST(what_the_spawner_refuses)
 	ck_assert(!ses_options_blame(&why, NULL, &e));
 	blames(ERR_USAGE, STAGE_SPEC, "something (--user takes its place)", SES_OPTION, "user", "something (user takes its place)");
 	blames(ERR_USAGE, STAGE_SPEC, "something else", SES_OPTION, "", "something else");
+	/* a call's */
+	blames(ERR_REFUSED, STAGE_WORKSPACE, "--workspace /x: share it with -v DIR:/workspace:ro -w /workspace", SES_MOUNT_REFUSED, "workspace",
+	       "workspace /x: share it with mounts DIR:/workspace:ro cwd /workspace");
+	blames(ERR_USAGE, STAGE_SPEC, "-w /workspace", SES_OPTION, "", "cwd /workspace");
 }
 END_TEST
 
+/* An image that can't be had, with a set-up and without. */
+START_TEST(what_a_download_says)
+{
+	static const struct {
+		const char *told, *open, *setup;
+	} rows[] = {
+		{ "cloche pull: r/x:1: the time is up (or give more by --timeout)", "image: r/x:1: the time is up (or give more by image_timeout_s)",
+		  "setup: r/x:1: the time is up (or give more by image_timeout_s)" },
+		{ "image r/x:1 is not in the store; --pull never does not fetch it, --pull missing does",
+		  "image r/x:1 is not in the store; pull never does not fetch it, pull missing does",
+		  "setup: image r/x:1 is not in the store; pull never does not fetch it, pull missing does" },
+		{ "the deadline passed (--timeout)", "the deadline passed (timeout_s)", "setup: the deadline passed (setup_timeout_s)" },
+		{ "see cloche pull: no", "see cloche pull: no", "setup: see cloche pull: no" },
+		{ "cloche pull: ", "image: ", "setup: " },
+		{ "", "", "setup: " },
+	};
+	char out[200], few[5];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		ses_options_say(rows[i].told, out, sizeof(out));
+		ck_assert_str_eq(out, rows[i].open);
+		ses_options_say_setup(rows[i].told, out, sizeof(out));
+		ck_assert_str_eq(out, rows[i].setup);
+	}
+	ses_options_say(rows[0].told, few, sizeof(few));
+	ck_assert_str_eq(few, "imag");
+}
+END_TEST
+
+static void refuses_workspace(const char *path, const char *why)
+{
+	struct stat got;
+	char text[600];
+
+	ck_assert_int_eq(ses_workspace_make(path, &got, &e), -1);
+	snprintf(text, sizeof(text), "workspace %s: %s", path, why);
+	ck_assert_str_eq(e.message, text);
+	ck_assert_int_eq(e.type, SES_OPTION);
+	ck_assert_str_eq(e.option, "workspace");
+	ck_assert_str_eq(e.allowed, "an absolute path");
+}
+
 START_TEST(a_workspace_that_is_missing)
 {
-	char own[100], path[300];
-	struct stat st;
+	char own[100], path[300], under[310];
+	struct stat st, got;
 
 	config(NULL);
 	snprintf(own, sizeof(own), "%s-home", home);
 	setenv("HOME", own, 1);
 	snprintf(path, sizeof(path), "%s/a//b", own);
-	ck_assert_msg(ses_workspace_make(path, &e) == 0, "%s", e.message);
-	ck_assert(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
-	ck_assert_int_eq(ses_workspace_make(path, &e), 0);
+	ck_assert_msg(ses_workspace_make(path, &got, &e) == 0, "%s", e.message);
+	ck_assert(stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_ino == got.st_ino);
+	ck_assert_int_eq(ses_workspace_make(path, &got, &e), 0);
+	ck_assert(st.st_ino == got.st_ino && st.st_dev == got.st_dev);
+	/* what can't be reached is not the machine's fault */
+	snprintf(under, sizeof(under), "%s/f", path);
+	ck_assert_int_eq(symlink("f", under), 0);
+	snprintf(under, sizeof(under), "%s/f/x", path);
+	refuses_workspace(under, "Too many levels of symbolic links");
+	snprintf(under, sizeof(under), "%s/f", path);
+	refuses_workspace(under, "Too many levels of symbolic links");
+	ck_assert(unlink(under) == 0 && symlink("none", under) == 0);
+	refuses_workspace(under, "No such file or directory");
+	ck_assert_int_eq(unlink(under), 0);
+	refuses_workspace("/proc/self/status/x", "Not a directory");
 	ck_assert_int_eq(rmdir(path), 0);
 	snprintf(path, sizeof(path), "%s/a", own);
 	ck_assert_int_eq(rmdir(path), 0);
 	/* what would be refused is not made */
 	snprintf(path, sizeof(path), "%s/.ssh/x", own);
-	ck_assert_int_eq(ses_workspace_make(path, &e), -1);
+	ck_assert_int_eq(ses_workspace_make(path, &got, &e), -1);
 	ck_assert_msg(e.type == SES_MOUNT_REFUSED && strcmp(e.option, "workspace") == 0 && e.rule[0], "%s", e.message);
 	ck_assert_int_eq(rmdir(own), 0); /* it is empty */
 	snprintf(path, sizeof(path), "%s/../x", own);
-	ck_assert_int_eq(ses_workspace_make(path, &e), -1);
+	ck_assert_int_eq(ses_workspace_make(path, &got, &e), -1);
 	ck_assert_int_eq(e.type, SES_OPTION);
-	ck_assert_int_eq(ses_workspace_make("/proc/none/x", &e), -1);
-	ck_assert_int_eq(ses_workspace_make("/", &e), 0);
+	ck_assert_int_eq(ses_workspace_make("/proc/none/x", &got, &e), -1);
+	ck_assert_int_eq(ses_workspace_make("/", &got, &e), 0);
 }
 END_TEST
 
@@ -395,6 +486,8 @@ static void fill(TCase *tc)
 	tcase_add_loop_test(tc, refusals, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
 	tcase_add_loop_test(tc, what_comes_later, 0, (int)(sizeof(later) / sizeof(later[0])));
 	tcase_add_test(tc, messages);
+	tcase_add_test(tc, a_long_set_up);
+	tcase_add_test(tc, what_a_download_says);
 	tcase_add_test(tc, environment);
 	tcase_add_test(tc, spawn_words);
 	tcase_add_test(tc, setup_words);
