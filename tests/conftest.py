@@ -70,17 +70,26 @@ def short_id(nodeid):
     return nodeid[len("tests/"):] if nodeid.startswith("tests/") else nodeid
 
 
+def tell_coverage(name, skipped=False):
+    """A line for lib/coverage_rows.py."""
+    place = os.environ.get("CLOCHE_PLACE")
+    if os.environ.get("CLOCHE_RAN"):
+        with open(os.environ["CLOCHE_RAN"], "a", encoding="utf-8") as f:
+            f.write(("-" if skipped else "") + (f"{place}@" if place else "") + name + "\n")
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if report.skipped and not hasattr(report, "wasxfail"):
         name = short_id(item.nodeid)
-        if not any(fnmatch.fnmatchcase(name, p) for p in accepted_skips()):
+        if any(fnmatch.fnmatchcase(name, p) for p in accepted_skips()):
+            if not item.get_closest_marker("root") and not item.get_closest_marker("user"):  # the other pass has those
+                tell_coverage(name, skipped=True)
+        else:
             item.config.unlisted_skips.append(f"{name}: {report.longrepr[2] if report.longrepr else ''}")
-    if report.when == "call" and report.passed and os.environ.get("CLOCHE_RAN"):
-        with open(os.environ["CLOCHE_RAN"], "a", encoding="utf-8") as f:
-            place = os.environ.get("CLOCHE_PLACE")
-            f.write((f"{place}@" if place else "") + short_id(item.nodeid) + "\n")
+    if report.when == "call" and report.passed:
+        tell_coverage(short_id(item.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter, config):

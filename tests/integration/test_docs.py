@@ -151,4 +151,4 @@ def test_named_tests_exist():
 
 
 def test_coverage_has_a_row_for_everything():
-    assert coverage_rows.problems() == []
+    assert coverage_rows.problems() == ([], [])

@@ -65,11 +65,11 @@ def test_the_wheel_in_a_clean_environment(made, tmp_path):
     assert not (bin_ / "cloche").exists() and not list(tmp_path.glob("env/lib/*/site-packages/cloche*"))
 
 
-@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
+@pytest.mark.skipif(not packs.node_cli("npm"), reason="there is no npm")
 def test_the_npm_packages_in_a_clean_folder(made, tmp_path):
     folder = packs.npm(made, tmp_path / "node")
     assert packs.run(folder / "node_modules/.bin/cloche", "--version").stdout.split() == ["cloche", VERSION]
-    assert packs.run("npx", "--offline", "--no-install", "cloche", "run", "echo", "from a box", cwd=folder,
+    assert packs.run(*packs.node_cli("npx"), "--offline", "--no-install", "cloche", "run", "echo", "from a box", cwd=folder,
                      env={"npm_config_cache": f"{folder}/.cache"}).stdout == "from a box\n"
     assert packs.run(folder / "node_modules/.bin/cloche", "run", "sh", "-c", "exit 7", check=False).returncode == 7
     code = "runCode('print(6 * 7)').then((r) => console.log(version, r.stdout.trim(), r.fault))"

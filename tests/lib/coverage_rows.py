@@ -1,9 +1,11 @@
 """coverage.tsv: what the reference's cases and inventory ask for, and the test that shows it.
 
-Usage: coverage_rows.py [[--places] RAN]; RAN is the list of ids that passed (written by conftest.py). Rows: case, sub-case, and either ids of
-tests ("integration/test_x.py::test_y", several separated by spaces; "unit:NAME" for a suite of tests/unit; "PLACE@ID" for a test that a row of
+Usage: coverage_rows.py [[--places] RAN]; RAN is the list of ids that passed and, behind a "-", of those that were skipped for a reason of skips.txt
+(written by conftest.py). A row whose test was skipped alone is named; where CI is set, it is a problem. Rows: case, sub-case, and either ids of tests
+("integration/test_x.py::test_y", several separated by spaces; "unit:NAME" for a suite of tests/unit; "PLACE@ID" for a test that a row of
 guest/places.tsv runs) or one of five reasons. RAN speaks for the ids without a place; with --places, for those with one.
 """
+import os
 import pathlib
 import re
 import sys
@@ -49,7 +51,8 @@ def places():
 
 
 def problems(ran=None, in_places=False):
-    guests = places()
+    """(what is wrong, what can't be shown here)."""
+    guests, not_here = places(), []
     bad, counts, known, suites, seen = [], dict.fromkeys(AT_LEAST, 0), defined(), unit_suites(), set()
     for n, parts in rows():
         if len(parts) != 3 or not all(p.strip() for p in parts):
@@ -74,9 +77,10 @@ def problems(ran=None, in_places=False):
             if test not in known or (place and place not in guests) or (test.startswith("guest/") and not place):
                 bad.append(f"coverage.tsv:{n}: {name} is no test, nor one of the reasons")
             elif ran is not None and bool(place) == in_places and name not in ran:
-                bad.append(f"coverage.tsv:{n}: {name} did not run, or did not pass")
+                skipped = f"-{name}" in ran and not os.environ.get("CI")
+                (not_here if skipped else bad).append(f"coverage.tsv:{n}: {name} " + ("was skipped" if skipped else "did not run, or did not pass"))
     bad += [f"coverage.tsv: {case} has {counts[case]} rows of at least {least}" for case, least in AT_LEAST.items() if counts[case] < least]
-    return bad
+    return bad, not_here
 
 
 def main():
@@ -84,12 +88,12 @@ def main():
     if len(sys.argv) > 1:
         lines = pathlib.Path(sys.argv[-1]).read_text(encoding="utf-8").splitlines()
         ran = {line.split("[")[0] for line in lines}
-    bad = problems(ran, sys.argv[1:2] == ["--places"])
-    for line in bad:
+    bad, not_here = problems(ran, sys.argv[1:2] == ["--places"])
+    for line in not_here + bad:
         print(line)
     total = len(rows())
     tested = sum(parts[-1] not in REASONS for _, parts in rows())
-    print(f"coverage: {total} sub-cases, {tested} with a test, {total - tested} with a reason, {len(bad)} problems")
+    print(f"coverage: {total} sub-cases, {tested} with a test, {total - tested} with a reason, {len(not_here)} skipped here, {len(bad)} problems")
     sys.exit(1 if bad else 0)
 
 

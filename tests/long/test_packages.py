@@ -183,7 +183,7 @@ def test_python_and_node_with_static_programs(made, tmp_path):
     bin_ = packs.wheel(made, tmp_path / "env")
     code = "import cloche; print(cloche.run_code('print(6 * 7)').stdout)"
     assert packs.run(bin_ / "python", "-c", code, env={"PATH": "/nowhere"}).stdout.strip() == "42"
-    if shutil.which("npm"):
+    if packs.node_cli("npm"):
         folder = packs.npm(made, tmp_path / "node")
         code = "require('cloche').runCode('print(6 * 7)').then((r) => console.log(r.stdout.trim()))"
         assert packs.run("node", "-e", code, cwd=folder).stdout.strip() == "42"
