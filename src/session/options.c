@@ -406,12 +406,13 @@ static const char *option_of(const char *s, size_t *ret_n)
 	return NULL;
 }
 
-/* Its name in what another verb has said: a download and a set-up have limits of their own. */
-static const char *told_by(const char *option, bool pull, bool setup)
+/* Its name in what another verb has said: a download and a set-up have limits of their own.
+ * `deadline` is what that of the set-up was given as, or NULL: there is no set-up. */
+static const char *told_by(const char *option, bool pull, const char *deadline)
 {
 	if (strcmp(option, "timeout_s") == 0)
-		return pull ? "image_timeout_s" : setup ? "setup_timeout_s" : option;
-	return setup && strcmp(option, "memory_mb") == 0 ? "setup_memory_mb" : option;
+		return pull ? "image_timeout_s" : deadline ? deadline : option;
+	return deadline && strcmp(option, "memory_mb") == 0 ? "setup_memory_mb" : option;
 }
 
 static const char *behind(const char *s, const char *verb)
@@ -419,14 +420,14 @@ static const char *behind(const char *s, const char *verb)
 	return strncmp(s, verb, strlen(verb)) == 0 ? s + strlen(verb) : s;
 }
 
-static const char *say(const char *msg, bool setup, char *out, size_t cap)
+static const char *say(const char *msg, const char *deadline, char *out, size_t cap)
 {
 	const char *first = NULL, *s = behind(msg, "cloche pull: ");
 	const bool pull = s != msg;
 	size_t n = 0, at = 0;
 
 	/* Of a set-up it is that which failed, whatever for. */
-	if (pull && !setup)
+	if (pull && !deadline)
 		at = (size_t)snprintf(out, cap, "image: ");
 	at = at < cap ? at : cap - 1;
 	while (*s && at < cap - 1) {
@@ -435,7 +436,7 @@ static const char *say(const char *msg, bool setup, char *out, size_t cap)
 			s == msg || s[-1] == ' ' || s[-1] == '(' ? option_of(s, &n) : NULL;
 
 		if (option) {
-			option = told_by(option, pull, setup);
+			option = told_by(option, pull, deadline);
 			if (!first && ses_option_find(option))
 				first = option;
 			at += (size_t)snprintf(out + at, cap - at, "%s", option);
@@ -451,14 +452,14 @@ static const char *say(const char *msg, bool setup, char *out, size_t cap)
 
 const char *ses_options_say(const char *msg, char *out, size_t cap)
 {
-	return say(msg, false, out, cap);
+	return say(msg, NULL, out, cap);
 }
 
-void ses_options_say_setup(const char *msg, char *out, size_t cap)
+void ses_options_say_setup(const char *msg, bool own_deadline, char *out, size_t cap)
 {
 	char named[500];
 
-	say(msg, true, named, sizeof(named));
+	say(msg, own_deadline ? "timeout_s" : "setup_timeout_s", named, sizeof(named));
 	snprintf(out, cap, "setup: %s", named);
 }
 
@@ -473,7 +474,7 @@ void ses_options_blame_setup(const char *line, size_t n, struct ses_error *ret)
 	if (help)
 		text[help - text] = '\0';
 	said = behind(text, "cloche setup: ");
-	first = say(said, true, named, sizeof(named));
+	first = say(said, "setup_timeout_s", named, sizeof(named));
 	/* Is it about that option, or does it but name it? */
 	if (!first || behind(named, first) == named)
 		first = NULL;

@@ -81,8 +81,9 @@ int ses_options_setup(const struct ses_options *o, const char *from, const char 
 /* A message of `cloche run` in the names of `open`, at most cap - 1 bytes of it. Returns the first
  * option that it names, or NULL. */
 const char *ses_options_say(const char *msg, char *out, size_t cap);
-/* The same of the fault of a set-up, behind "setup: ". */
-void ses_options_say_setup(const char *msg, char *out, size_t cap);
+/* The same of the fault of a set-up, behind "setup: ". `own_deadline`: it was asked for with a
+ * `timeout_s`, so that the deadline is not the option setup_timeout_s. */
+void ses_options_say_setup(const char *msg, bool own_deadline, char *out, size_t cap);
 /* An error of the spawner as one of `open`: true, and *ret has it, with --NAME as the option's name
  * here; or false, when it is the fault of the machine or the image: startup_failed. `rule`: the
  * mount rule that refuses, or NULL. */

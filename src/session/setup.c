@@ -35,6 +35,7 @@ struct setup {
 	struct sandbox *sb;
 	struct pending pending; /* of the operation; of an `open`, none */
 	uint64_t by;		/* who has cancelled it */
+	bool own_deadline;	/* not the option's */
 	int pidfd, code;
 	struct source pid_src;
 	struct reader out, err; /* of cloche itself */
@@ -188,7 +189,7 @@ static json_t *failed(struct setup *u, const json_t *outcome)
 	snprintf(text, sizeof(text), "%.*s", n < 300 ? (int)n : 300, line);
 	str_printable(safe, sizeof(safe), text);
 	if (why)
-		ses_options_say_setup(why, message, sizeof(message));
+		ses_options_say_setup(why, u->own_deadline, message, sizeof(message));
 	else
 		snprintf(message, sizeof(message), "setup: the command ended with code %lld%s%s",
 			 (long long)json_integer_value(json_object_get(outcome, "exit_code")),
@@ -486,6 +487,7 @@ static int begin(struct sandbox *sb, const char *command, uint64_t timeout_us, b
 	}
 	u->sb = sb;
 	u->name = name;
+	u->own_deadline = timeout_us != 0;
 	u->pidfd = u->out.fd = u->err.fd = u->progress.fd = -1;
 	u->progress.sb = sb;
 	output_init(&u->output, sb->s, u, output_event, output_moved);
