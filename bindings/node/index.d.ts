@@ -110,7 +110,7 @@ export interface SandboxOptions {
 	persist?: boolean | null;
 	/** Not yet. */
 	persistTtlS?: number | null;
-	/** Live output of `setup`, `run` and `runCode`; the result of a call has it, too. */
+	/** Live output of `setup` and of calls, unless they have callbacks of their own; the result of a call has it, too. */
 	onStdout?: OutputCallback | null;
 	onStderr?: OutputCallback | null;
 	/** Told how opening and setting up come along. */
@@ -147,7 +147,7 @@ export interface SetupOptions extends Pick<CallOptions, "timeoutS" | "onStdout" 
 export interface StartOptions extends Omit<CallOptions, "stdin"> {
 	/** `true`: `Process.stdin` writes it. */
 	stdin?: Input | boolean | null;
-	/** `true`: the call is iterated over for its live output, and held up while nobody does. */
+	/** `true`: the call is iterated over for its live output, and held up while nobody does. Callbacks get none of it. */
 	stream?: boolean | null;
 }
 

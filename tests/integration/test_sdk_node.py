@@ -279,6 +279,28 @@ await withSandbox({ maxOutputBytes: 65536, timeoutS: 300 }, async (sbx) => {
     assert r.out == b"0123456789 timeout true 65536\ncancelled\n", r
 
 
+def test_callbacks_of_the_sandbox_and_of_the_call(script):
+    """As in Python: a call has the sandbox's unless it has its own, in the background too; with `stream` all of it is the reader's."""
+    r = script("""
+const mine = [], other = [], to = (list) => (piece) => { list.push(Buffer.from(piece).toString().trim()); };
+await withSandbox({ onStdout: to(mine) }, async (sbx) => {
+	await sbx.run(["echo", "a"]);
+	await sbx.run(["echo", "b"], { onStdout: null });
+	await sbx.run(["echo", "c"], { onStdout: to(other) });
+	await (await sbx.start(["echo", "d"])).wait();
+	await (await sbx.start(["echo", "e"], { onStdout: null })).wait();
+	await (await sbx.start(["echo", "f"], { onStdout: to(other) })).wait();
+	const call = await sbx.start(["sh", "-c", "echo g; echo h"], { stream: true }), seen = [];
+	for await (const { data } of call) seen.push(Buffer.from(data).toString());
+	console.log(mine.join(), other.join(), JSON.stringify(seen.join("")), JSON.stringify((await call.wait()).stdout));
+	const bad = await new Sandbox({ onStdout: () => { throw new RangeError("mine"); } }).open();
+	await (await bad.start(["echo", "i"])).wait().catch((e) => console.log(e.name));
+	await bad.close();
+});
+""")
+    assert r.out.decode().splitlines() == [r'a,d c,f "g\nh\n" "g\nh\n"', "RangeError"], r
+
+
 def test_64_mib_in_and_out(script):
     r = script("""
 import { createHash } from "node:crypto";

@@ -123,8 +123,9 @@ def test_a_large_payload_comes_in_parts():
 
 
 UNSENDABLE = [
-    ({"env": {"A": "a\0b"}}, "env"), ({"env": {"A\ud800": "x"}}, "env"), ({"memory_mb": 10 ** 30}, "memory_mb"), ({"cpus": float("nan")}, "cpus"),
-    ({"cpus": float("inf")}, "cpus"), ({"env": {"A": {1, 2}}}, "env"), ({"workspace": b"/x"}, "workspace"), ({"name": object()}, "name"),
+    ({"env": {"A": "a\0b"}}, "env"), ({"env": {"A\ud800": "x"}}, "env"), ({"memory_mb": 10 ** 5000}, "memory_mb"),
+    ({"memory_mb": -(1 << 63) - 1}, "memory_mb"), ({"tmpfs": {("a",): "1m"}}, "tmpfs"), ({"cpus": float("nan")}, "cpus"), ({"cpus": float("inf")}, "cpus"),
+    ({"env": {"A": {1, 2}}}, "env"), ({"workspace": b"/x"}, "workspace"), ({"name": object()}, "name"),
 ]
 
 
@@ -134,6 +135,7 @@ def test_what_json_cannot_say_is_refused_before_it_is_sent(options, name):
         with pytest.raises(cloche.OptionError) as why:
             p.sandbox(**options)
         assert why.value.option == name and p.requests == []
+        assert f"{name}: {why.value.allowed} is wanted, not " in str(why.value) and "\n" not in str(why.value) and len(str(why.value)) < 250
         deep = []
         for _ in range(50):
             deep = [deep]

@@ -141,7 +141,16 @@ def test_callbacks_of_the_sandbox_and_of_the_call(cloche):
         sandbox.run(["echo", "a"])
         sandbox.run(["echo", "b"], on_stdout=None)
         sandbox.run(["echo", "c"], on_stdout=other.extend)
-    assert (mine, other) == (b"a\n", b"c\n")
+        sandbox.start(["echo", "d"]).wait()
+        sandbox.start(["echo", "e"], on_stdout=None).wait()
+        sandbox.start(["echo", "f"], on_stdout=other.extend).wait()
+        with sandbox.start(["sh", "-c", "echo g; echo h"], stream=True) as p:  # then all of it is the reader's
+            assert b"".join(data for _, data in p.output()) == b"g\nh\n" and p.wait().stdout == "g\nh\n"
+        with sandbox.start(["echo", "i"]) as p, pytest.raises(cloche.OptionError, match="stream=True") as why:
+            next(p.output())
+        assert (why.value.option, why.value.allowed) == ("stream", "True")
+        p.wait()
+    assert (mine, other) == (b"a\nd\ni\n", b"c\nf\n")
 
     async def main():
         got = []
@@ -164,12 +173,14 @@ def test_64_mib_on_stdin(sbx):
     assert sbx.run(["cat"], stdin=iter([data[:100], "ü", bytearray(b"x")])).stdout_bytes == data[:100] + "ü".encode() + b"x"
 
 
-@pytest.mark.parametrize("option,value", [("nope", 1), ("pty", (1, 2, 3)), ("on_stdout", 5), ("on_stderr", "x")])
+@pytest.mark.parametrize("option,value", [("nope", 1), ("pty", (1, 2, 3)), ("on_stdout", 5), ("on_stderr", "x"), ("id", 5), ("op", "open"),
+                                          ("sandbox", 1), ("bytes", 9), ("more", True)])
 def test_an_option_of_a_call_that_is_wrong(cloche, sbx, option, value):
     with pytest.raises(cloche.OptionError) as why:
         sbx.run(["true"], **{option: value})
-    assert why.value.option == option
-    assert sbx.run(["true"], **{option: {"pty": (20, 60)}.get(option, print)}).success if option != "nope" else sbx.run(["true"]).success
+    assert why.value.option == option and why.value.allowed
+    good = {"pty": (20, 60), "on_stdout": print, "on_stderr": print}
+    assert sbx.run(["true"], **{option: good[option]} if option in good else {}).success
     if option.startswith("on_"):
         with pytest.raises(cloche.OptionError) as why:
             cloche.Sandbox(**{option: value})

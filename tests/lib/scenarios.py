@@ -15,6 +15,7 @@ DATA = {"base64", "repeat", "chunks"}
 ARGS_OF_DATA = ("data", "stdin", "code")
 CONFIG = (HERE / "cloche.yaml").read_text(encoding="utf-8")
 OWN = ("do", "on", "as", "live", "expect", "error")
+UNSENDABLE = {"$NAN": float("nan"), "$INFINITY": float("inf"), "$HUGE": 1 << 63, "$BYTES": b"bytes"}
 
 
 def load():
@@ -42,8 +43,10 @@ def data(value, name):
 
 
 def filled(value, places):
-    """`value` with $TMP and $UID in its strings replaced."""
+    """`value` with $TMP and $UID in its strings replaced, and those that stand for what JSON can't say."""
     if isinstance(value, str):
+        if value in UNSENDABLE:
+            return UNSENDABLE[value]
         for name, text in places.items():
             value = value.replace(name, text)
         return value

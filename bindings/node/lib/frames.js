@@ -5,7 +5,7 @@
  * Also the names: camelCase here, snake_case there. */
 const { ProtocolError, OptionError, TooLarge } = require("./errors.js");
 
-const MAX_LINE = 65536, MAX_PAYLOAD = 1 << 20, MAX_DEPTH = 16;
+const MAX_LINE = 65536, MAX_PAYLOAD = 1 << 20, MAX_DEPTH = 16, DEEPEST = 12; // of what comes; of what is in an option
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 const camel = (name) => (name.includes("_") ? name.replace(/_([a-z0-9])/g, (_, c) => c.toUpperCase()) : name);
@@ -17,28 +17,38 @@ function camelKeys(value) {
 	return Object.fromEntries(Object.entries(value).map(([k, v]) => [camel(k), camelKeys(v)]));
 }
 
+/* In the program's own words, for what would never come to it. */
+function wrong(option, allowed, given) {
+	const kind = typeof given;
+	const shown = kind === "string" ? `the string ${JSON.stringify(given.slice(0, 80))}` : ["number", "boolean"].includes(kind) ? given
+		: Object.prototype.toString.call(given).slice(8, -1);
+	return new OptionError(`${option}: ${allowed} is wanted, not ${shown}`, { option, allowed });
+}
 /* A string that UTF-8 carries as it is; and one that JSON and a list of words do, too. */
-function unicode(value, option) {
-	if (typeof value !== "string") throw new OptionError(`${option}: text, not ${value === null ? "null" : typeof value}`, { option });
-	if (/\p{Surrogate}/u.test(value)) throw new OptionError(`${option}: half of a surrogate pair is no text`, { option });
+function unicode(value, option, allowed = "a string of Unicode") {
+	if (typeof value !== "string" || /\p{Surrogate}/u.test(value)) throw wrong(option, allowed, value);
 	return value;
 }
 function text(value, option) {
-	if (unicode(value, option).includes("\0")) throw new OptionError(`${option}: a NUL can't be part of it`, { option });
+	const allowed = "a string of Unicode without NUL";
+	if (unicode(value, option, allowed).includes("\0")) throw wrong(option, allowed, value);
 	return value;
 }
-/* A value that JSON carries as it is; JSON.stringify would make null of NaN and {} of a Map. */
+/* A value that JSON carries as it is: what JSON.stringify would make something else, or the program take for no JSON, ends no session. */
 function plain(value, option, depth = 0) {
+	if (value === null || typeof value === "boolean") return value;
 	if (typeof value === "string") return text(value, option);
-	if (value === null || typeof value === "boolean" || (typeof value === "number" && Number.isFinite(value))) return value;
-	if (depth < MAX_DEPTH - 2) { // two are the frame's own
-		if (Array.isArray(value)) return Array.from(value, (v) => plain(v, option, depth + 1));
-		if (Object.prototype.toString.call(value) === "[object Object]")
-			return Object.fromEntries(Object.entries(value).filter(([, v]) => v !== undefined)
-				.map(([k, v]) => [text(k, option), plain(v, option, depth + 1)]));
+	if (typeof value === "number") {
+		if (!Number.isFinite(value)) throw wrong(option, "a finite number", value);
+		if (Number.isInteger(value) && !Number.isSafeInteger(value)) throw wrong(option, "an integer from -2^53 + 1 to 2^53 - 1", value);
+		return value;
 	}
-	const what = typeof value === "object" ? Object.prototype.toString.call(value).slice(8, -1) : `${typeof value} ${String(value)}`;
-	throw new OptionError(`${option}: ${what} is no value for it`, { option });
+	const list = Array.isArray(value);
+	if (!list && Object.prototype.toString.call(value) !== "[object Object]")
+		throw wrong(option, "null, true, false, a number, a string, an array or an object", value);
+	if (depth === DEEPEST) throw wrong(option, `arrays and objects at most ${DEEPEST} deep`, value);
+	if (list) return Array.from(value, (v) => plain(v, option, depth + 1));
+	return Object.fromEntries(Object.entries(value).filter(([, v]) => v !== undefined).map(([k, v]) => [text(k, option), plain(v, option, depth + 1)]));
 }
 
 function encode(frame) {
@@ -112,4 +122,4 @@ function shallow(value, left) {
 	return typeof value !== "object" || value === null || (left > 0 && Object.values(value).every((v) => shallow(v, left - 1)));
 }
 
-module.exports = { Parser, frames, unicode, text, plain, camel, snake, camelKeys, MAX_PAYLOAD };
+module.exports = { Parser, frames, wrong, unicode, text, plain, camel, snake, camelKeys, MAX_PAYLOAD };

@@ -1,7 +1,7 @@
 "use strict";
 /* One call: its request, what it prints live, its input, its end by an AbortSignal, its result. */
 const { AbortError, OptionError } = require("./errors.js");
-const { text, plain, snake, MAX_PAYLOAD } = require("./frames.js");
+const { wrong, unicode, text, plain, snake, MAX_PAYLOAD } = require("./frames.js");
 const { Live } = require("./client.js");
 const { Kept } = require("./result.js");
 
@@ -9,30 +9,33 @@ const NOTHING = new Uint8Array(0);
 
 /* Options of a method: those that are named, and no other. */
 function only(options, names, what) {
-	if (typeof options !== "object" || options === null) throw new OptionError(`${what}: its options are an object`);
+	if (typeof options !== "object" || options === null) throw wrong("options", "an object", options);
 	for (const option of Object.keys(options))
 		if (!names.includes(option)) throw new OptionError(`${what} has no option ${option}`, { option, allowed: names.join(", ") });
 	return options;
 }
-/* Fields of a request: those that were given. */
-function fields(given) {
-	const sent = Object.entries(given).filter(([, v]) => v !== undefined && v !== null);
-	return Object.fromEntries(sent.map(([k, v]) => [snake(k), plain(v, k)]));
-}
+const absent = (value) => value === undefined || value === null;
+/* Fields of a request; and those of them that were given. */
+const named = (given) => Object.fromEntries(Object.entries(given).map(([k, v]) => [snake(k), plain(v ?? null, k)]));
+const fields = (given) => named(Object.fromEntries(Object.entries(given).filter(([, v]) => !absent(v))));
 /* Words of a command, as a payload: each ended by NUL. */
-function words(argv, what) {
-	if (Array.isArray(argv)) return Buffer.from(argv.map((word) => `${text(word, "argv")}\0`).join(""));
-	throw new OptionError(`${what}: the command is a list of its words, as in ${what}(["sh", "-c", "ls | wc -l"])`, { option: "argv" });
+function words(argv) {
+	if (!Array.isArray(argv) || argv.length === 0) throw wrong("argv", "a list of words", argv);
+	return Buffer.from(argv.map((word) => `${text(word, "argv")}\0`).join(""));
 }
 /* Bytes of what may be given as content. */
 function content(piece, option) {
-	if (typeof piece === "string") return Buffer.from(piece);
-	if (piece instanceof Uint8Array) return piece;
-	throw new OptionError(`${option}: text or a Uint8Array, not ${piece === null ? "null" : typeof piece}`, { option });
+	return piece instanceof Uint8Array ? piece : Buffer.from(unicode(piece, option, "a string of Unicode or a Uint8Array"));
+}
+/* What a call may be given to read; `true`, when its process is written to. */
+function checkInput(stdin, mayWrite) {
+	if (absent(stdin) || stdin === false || (stdin === true && mayWrite)) return;
+	const allowed = "a string of Unicode, a Uint8Array, or an iterable of those";
+	if (typeof stdin === "string") unicode(stdin, "stdin", allowed);
+	else if (!stdin[Symbol.asyncIterator] && !stdin[Symbol.iterator]) throw wrong("stdin", allowed, stdin);
 }
 /* The size of a terminal. */
 const terminal = (pty) => (Array.isArray(pty) ? { rows: pty[0], cols: pty[1] } : pty === true ? { rows: 24, cols: 80 } : pty || null);
-const absent = (value) => value === undefined || value === null;
 
 function throwIfAborted(signal, result) {
 	if (signal?.aborted) throw new AbortError(signal, result);
@@ -52,13 +55,13 @@ class Task {
 	id = 0;
 
 	/* `owner`: a sandbox, which is not forgotten while this is not. */
-	constructor(client, options, owner) {
-		this.owner = owner;
+	constructor(client, op, options, owner) {
 		const { onStdout, onStderr, onProgress, signal, stdin, stream } = options;
-		for (const [option, given] of Object.entries({ onStdout, onStderr, onProgress, signal: signal?.addEventListener }))
-			if (!absent(options[option]) && typeof given !== "function") throw new OptionError(`${option}: not what it has to be`, { option });
-		if (!absent(stdin) && typeof stdin !== "boolean" && !stdin[Symbol.asyncIterator] && !stdin[Symbol.iterator])
-			throw new OptionError("stdin: text, a Uint8Array, or what gives those when it is iterated over", { option: "stdin" });
+		for (const [option, given] of Object.entries({ onStdout, onStderr, onProgress }))
+			if (!absent(given) && typeof given !== "function") throw wrong(option, "a function, or null", given);
+		if (!absent(signal) && typeof signal.addEventListener !== "function") throw wrong("signal", "an AbortSignal", signal);
+		checkInput(stdin, op === "start");
+		Object.assign(this, { op, owner });
 		this.#client = client;
 		this.#options = options;
 		if (onStdout || onStderr || stream) this.#live = new Live(client);
@@ -66,14 +69,14 @@ class Task {
 	get live() { return this.#live; }
 
 	/* Sends the request that begins it; returns the promise of its last frame. */
-	begin(op, given, { payload, feature, most } = {}) {
+	begin(given, { payload, feature, most } = {}) {
 		const { timeoutS, env, cwd, pty, trackFiles, stdin, signal, stream } = this.#options;
-		const body = fields({ ...given, timeoutS, env, cwd, trackFiles, pty: terminal(pty) });
+		const body = { ...given, ...fields({ timeoutS, env, cwd, trackFiles, pty: terminal(pty) }) };
 		if (!absent(stdin) && stdin !== false) body.stdin = true;
 		if (this.#live) body.stream = true;
 		const onEvent = (frame, bytes) => this.#event(frame, bytes);
 		throwIfAborted(signal);
-		const { id, done } = this.#client.request(op, body, { payload, feature, most, onEvent, onCall: op === "start" ? onEvent : undefined });
+		const { id, done } = this.#client.request(this.op, body, { payload, feature, most, onEvent, onCall: this.op === "start" ? onEvent : undefined });
 		this.id = id;
 		signal?.addEventListener("abort", this.cancel, { once: true });
 		if (this.#live) this.#live.call = id;
@@ -81,7 +84,7 @@ class Task {
 		return done;
 	}
 	/* Both. */
-	async run(op, given, extra, made) { return this.finish(this.begin(op, given, extra), made); }
+	async run(given, extra, made) { return this.finish(this.begin(given, extra), made); }
 	/* What it has come to, when `done` has; or the reason why there is nothing. */
 	async finish(done, made = (frame) => this.#kept.result(frame.outcome)) {
 		const { signal } = this.#options;
@@ -102,7 +105,7 @@ class Task {
 	}
 	/* Resolves when the box is gone. */
 	cancel = () => this.#gone ??= cancel(this.#client, this.id);
-	async ask(op, given, extra) { return this.#client.request(op, { call: this.id, ...fields(given) }, extra).done; }
+	async ask(op, given, extra) { return this.#client.request(op, { call: this.id, ...named(given) }, extra).done; }
 
 	#event(frame, payload) {
 		if (frame.event === "started") this.feed();
@@ -156,7 +159,7 @@ class Task {
 		for (let at = 0; at < bytes.length || (eof && at === 0); at += MAX_PAYLOAD) {
 			const payload = bytes.subarray(at, at + MAX_PAYLOAD);
 			try {
-				const { size } = await this.ask("stdin", { eof: eof || null }, { payload });
+				const { size } = await this.ask("stdin", { eof }, { payload });
 				if (size < payload.length) return false;
 			} catch { return false; }
 		}
@@ -190,7 +193,7 @@ class Process {
 	/* What it prints, as it comes. */
 	async *output() {
 		const { live } = this.#task;
-		if (!live) throw new OptionError("its output is not read live: start it with stream: true", { option: "stream" });
+		if (!live) throw new OptionError("its output is not read live: start it with stream: true", { option: "stream", allowed: "true" });
 		try {
 			for (let piece; (piece = await live.next()); live.took(piece)) yield piece;
 		} finally { live.discard(); }
@@ -198,4 +201,4 @@ class Process {
 	[Symbol.asyncDispose ?? Symbol("Symbol.asyncDispose")]() { return this.kill(); }
 }
 
-module.exports = { Process, Task, only, fields, words, content, throwIfAborted };
+module.exports = { Process, Task, only, named, fields, words, content, throwIfAborted };

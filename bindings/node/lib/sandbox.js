@@ -5,9 +5,9 @@
 const path = require("node:path");
 const { OptionError, Closed } = require("./errors.js");
 const { connect } = require("./client.js");
-const { camel, snake, camelKeys, plain, text, unicode } = require("./frames.js");
+const { camel, snake, camelKeys, wrong, plain, text, unicode } = require("./frames.js");
 const { list, rows } = require("./result.js");
-const { Process, Task, only, fields, words, content, throwIfAborted } = require("./process.js");
+const { Process, Task, only, named, fields, words, content, throwIfAborted } = require("./process.js");
 
 const CALL_OPTIONS = ["timeoutS", "env", "cwd", "stdin", "pty", "trackFiles", "onStdout", "onStderr", "signal"];
 const isObject = (value) => Object.prototype.toString.call(value) === "[object Object]";
@@ -16,11 +16,11 @@ const absolute = (file) => (typeof file === "string" ? path.resolve(file) : file
 
 /* Options under their names in the protocol. */
 function translate(given) {
-	if (!isObject(given)) throw new OptionError("the options of a sandbox are an object");
+	if (!isObject(given)) throw wrong("options", "an object", given);
 	const sent = {};
 	for (const [option, value] of Object.entries(given)) {
 		if (["onStdout", "onStderr", "onProgress"].includes(option) || value === undefined) continue;
-		if (option !== camel(option)) throw new OptionError(`there is no option ${option}: write ${camel(option)}`, { option });
+		if (option !== camel(option)) throw new OptionError(`there is no option ${option}: write ${camel(option)}`, { option, allowed: camel(option) });
 		sent[snake(text(option, "options"))] = plain(value, option);
 	}
 	if (isObject(sent.rlimits)) sent.rlimits = Object.fromEntries(Object.entries(sent.rlimits).map(([k, v]) => [snake(k), v]));
@@ -60,9 +60,9 @@ class Sandbox {
 	async #open(signal) {
 		throwIfAborted(signal);
 		this.#client = await connect();
-		const task = new Task(this.#client, { signal, ...this.#callbacks() });
+		const task = new Task(this.#client, "open", { signal, ...this.#callbacks() });
 		const failed = async (e) => { await this.#drop().catch(() => {}); throw e; };
-		await task.run("open", { options: this.#sent }, {}, (done) => this.#is(done)).catch(failed);
+		await task.run({ options: this.#sent }, {}, (done) => this.#is(done)).catch(failed);
 	}
 	#is({ sandbox, ...about }) {
 		this.#id = sandbox;
@@ -94,16 +94,15 @@ class Sandbox {
 		const { language, ...rest } = only(options, [...CALL_OPTIONS, "language"], "runCode");
 		return this.#call("run_code", rest, { language }, Buffer.from(unicode(code, "code")));
 	}
-	async run(argv, options = {}) { return this.#call("run", only(options, CALL_OPTIONS, "run"), {}, words(argv, "run")); }
+	async run(argv, options = {}) { return this.#call("run", only(options, CALL_OPTIONS, "run"), {}, words(argv)); }
 	async #call(op, options, given, payload) {
-		if (options.stdin === true) throw new OptionError("stdin: what to send, not true: only start() gives somebody who writes later", { option: "stdin" });
-		const task = new Task(await this.#ready(options.signal), { ...options, ...this.#callbacks(options) }, this);
-		return task.run(op, { sandbox: this.#id, ...given }, { payload, feature: op, most: this.#most() });
+		const task = new Task(await this.#ready(options.signal), op, { ...options, ...this.#callbacks(options) }, this);
+		return task.run({ sandbox: this.#id, ...fields(given) }, { payload, feature: op, most: this.#most() });
 	}
 	async start(argv, options = {}) {
-		const payload = words(argv, "start");
-		const task = new Task(await this.#ready(options.signal), only(options, [...CALL_OPTIONS, "stream"], "start"), this);
-		const done = task.begin("start", { sandbox: this.#id }, { payload, feature: "background" });
+		const payload = words(argv), given = only(options, [...CALL_OPTIONS, "stream"], "start");
+		const task = new Task(await this.#ready(given.signal), "start", { ...given, ...this.#callbacks(given) }, this);
+		const done = task.begin({ sandbox: this.#id }, { payload, feature: "background" });
 		try {
 			await done;
 			throwIfAborted(options.signal);
@@ -114,7 +113,7 @@ class Sandbox {
 	#most() { return 2 * (this.#about.maxOutputBytes ?? 0); }
 
 	async #ask(op, given, extra = { feature: "files" }) {
-		return (await this.#ready()).request(op, { sandbox: this.#id, ...fields(given) }, extra).done;
+		return (await this.#ready()).request(op, { sandbox: this.#id, ...named(given) }, extra).done;
 	}
 	async writeFile(file, data, options = {}) {
 		return (await this.#ask("write_file", { path: file, ...only(options, ["mode"], "writeFile") }, { feature: "files", payload: content(data, "data") })).size;
@@ -152,9 +151,9 @@ class Sandbox {
 	}
 	async setup(command, options = {}) {
 		const given = only(options, ["timeoutS", "onStdout", "onStderr", "onProgress", "signal"], "setup");
-		const task = new Task(await this.#ready(given.signal), { ...given, ...this.#callbacks(given) }, this);
+		const task = new Task(await this.#ready(given.signal), "setup", { ...given, ...this.#callbacks(given) }, this);
 		const made = ({ layer, found, fault }) => camelKeys({ layer, found, fault });
-		return task.run("setup", { sandbox: this.#id, command: text(command, "command") }, { feature: "setup" }, made);
+		return task.run({ sandbox: this.#id, command: text(command, "command") }, { feature: "setup" }, made);
 	}
 	/* What the program says of it: its options as they hold, its image, its limits. */
 	async info() {
@@ -173,7 +172,7 @@ async function closing(sandbox, work) {
 }
 async function withSandbox(options, work) {
 	if (typeof options === "function") [options, work] = [{}, options];
-	if (typeof work !== "function") throw new OptionError("withSandbox: behind the options stands a function");
+	if (typeof work !== "function") throw wrong("work", "a function", work);
 	return closing(new Sandbox(options), async (sandbox) => work(await sandbox.open()));
 }
 /* One call in a sandbox of its own: the options of both. */

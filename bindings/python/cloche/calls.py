@@ -4,6 +4,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import json
+import math
 import os
 import threading
 from contextlib import suppress
@@ -63,47 +65,82 @@ else:
             return (self.blocking if issubclass(owner, Blocking) else self.method).__get__(it, owner)
 
 
+TEXT = "a string of Unicode without NUL"
+CONTENT = "bytes or a string of Unicode"
+DEEPEST = 12  # of what is in an option
+
+
+def wrong(name: str, allowed: str, given: Any) -> OptionError:
+    """In the program's own words, for what would never come to it."""
+    if isinstance(given, str):
+        shown = f"the string {json.dumps(given[:80])}"
+    elif isinstance(given, int) and given.bit_length() > 64:
+        shown = hex(given)[:80]
+    else:
+        shown = str(given) if isinstance(given, (int, float, type(None))) else type(given).__name__
+    return OptionError(f"{name}: {allowed} is wanted, not {shown}", option=name, allowed=allowed)
+
+
 def plain(value: Any, name: str, depth: int = 0) -> Any:
     """`value` as JSON can say it: paths become strings, tuples lists. What can't be said would end the session for everybody."""
-    if isinstance(value, Mapping) and depth < 12:
-        return {plain(k, name): plain(v, name, depth + 1) for k, v in cast("Json", value).items()}
-    if isinstance(value, (list, tuple)) and depth < 12:
+    if isinstance(value, (str, os.PathLike)):
+        return text(cast(Any, value), name)
+    if isinstance(value, (Mapping, list, tuple)) and depth == DEEPEST:
+        raise wrong(name, f"arrays and objects at most {DEEPEST} deep", cast(Any, value))
+    if isinstance(value, Mapping):
+        return {text(k, name): plain(v, name, depth + 1) for k, v in cast("Json", value).items()}
+    if isinstance(value, (list, tuple)):
         return [plain(v, name, depth + 1) for v in cast("List[Any]", value)]
-    wrong, value = "", cast(Any, os.fspath(cast(Any, value)) if isinstance(value, os.PathLike) else value)
-    if isinstance(value, str):
-        wrong = "a NUL byte is in it" if "\0" in value else "it is no UTF-8" if value.encode(errors="ignore").decode() != value else ""
-    elif isinstance(value, (int, float)):
-        wrong = "" if abs(value) < 1 << 63 else f"{value} is no number that can be sent"
-    elif value is not None:
-        wrong = f"a {type(value).__name__} can't be sent" if depth < 12 else "nested too deeply"
-    if wrong:
-        raise OptionError(f"{name}: {wrong}", option=name)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise wrong(name, "a finite number", value)
+    if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
+        raise wrong(name, "an integer from -2^63 to 2^63 - 1", value)
+    if not isinstance(value, (int, float, type(None))):
+        raise wrong(name, "null, true, false, a number, a string, an array or an object", value)
     return value
+
+
+def text(given: Any, name: str) -> str:
+    value = os.fspath(cast("os.PathLike[Any]", given)) if isinstance(given, os.PathLike) else given
+    if not isinstance(value, str) or "\0" in value or value.encode(errors="ignore").decode() != value:
+        raise wrong(name, TEXT, value)
+    return value
+
+
+def fields(given: Mapping[str, Any]) -> Json:
+    """What a request is asked with, of what was given."""
+    return {k: plain(v, k) for k, v in given.items() if v is not None}
+
+
+def absolute(file: Any) -> Any:
+    """Relative to where this process is: the program may be elsewhere."""
+    return os.path.abspath(cast("str", file)) if isinstance(file, (str, os.PathLike)) else file
 
 
 def words(argv: Any) -> bytes:
     """A command as the protocol wants it: each word ended by NUL."""
+    if isinstance(argv, (str, bytes)) or not isinstance(argv, Iterable) or not (listed := list(cast("Iterable[Any]", argv))):
+        raise wrong("argv", "a list of words", argv)
+    return b"".join(word(w) + b"\0" for w in listed)
+
+
+def word(given: Any) -> bytes:
     try:
-        if isinstance(argv, (str, bytes)) or not argv:
-            raise TypeError('a list of words, such as ["sh", "-c", "echo hello"]')
-        listed = [os.fsencode(w) for w in argv]
-    except TypeError as why:
-        raise OptionError(f"argv: {why}", option="argv", allowed="a list of words") from None
-    if any(b"\0" in w for w in listed):
-        raise OptionError("argv: a NUL byte is in it", option="argv")
-    return b"".join(w + b"\0" for w in listed)
+        if b"\0" not in (coded := os.fsencode(given)):
+            return coded
+    except (TypeError, UnicodeError):
+        pass
+    raise wrong("argv", "a list of bytes, paths and strings of Unicode without NUL", given)
 
 
 def octets(data: Any, name: str) -> bytes:
     """Bytes of what a user calls data."""
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        return bytes(cast("bytes", data))
-    if not isinstance(data, str):
-        raise OptionError(f"{name}: bytes or str, not a {type(data).__name__}", option=name, allowed="bytes, str")
-    try:
-        return data.encode()
-    except UnicodeError:
-        raise OptionError(f"{name}: it is no UTF-8", option=name) from None
+    with suppress(UnicodeError):
+        if isinstance(data, str):
+            return data.encode()
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            return bytes(cast("bytes", data))
+    raise wrong(name, CONTENT, data)
 
 
 def chunks(source: Any) -> Iterable[Any]:
@@ -123,7 +160,7 @@ def beside(loop: Optional[asyncio.AbstractEventLoop], coroutine: Coroutine[Any, 
 
 def callback(given: Any, name: str) -> Any:
     if given is not None and not callable(given):
-        raise OptionError(f"{name}: a function, not a {type(given).__name__}", option=name, allowed="a function, None")
+        raise wrong(name, "a function, or None", given)
     return given
 
 
@@ -178,7 +215,7 @@ class Work:
         """The head of the `done` that a request gets; `each` sees its other frames. When it raises, nothing of the request runs any more."""
         box, feeding = box or self.mailbox(), None
         try:
-            self.client.request(box, {"op": op, **{k: plain(v, k) for k, v in fields.items() if v is not None}}, payload)
+            self.client.request(box, {"op": op, **fields}, payload)
             if stdin is not None:
                 feeding = self.feed(box.id, stdin, box.put)
             return await box.done(each)
@@ -211,18 +248,22 @@ class Work:
         view = memoryview(octets(data, "stdin"))
         for at in range(0, len(view) or eof, PAYLOAD):
             last = eof and at + PAYLOAD >= len(view)
-            await self.ask("stdin", {"call": call, "eof": last or None}, bytes(view[at:at + PAYLOAD]))
+            await self.ask("stdin", {"call": call, "eof": last}, bytes(view[at:at + PAYLOAD]))
+
+    def source(self, stdin: Any) -> Any:
+        """What `feed` reads a call's stdin from."""
+        if isinstance(stdin, (str, bytes, bytearray, memoryview)):
+            return octets(stdin, "stdin")
+        if not any(hasattr(stdin, a) for a in ("read", "__iter__", *(("__aiter__",) if self.loop else ()))):
+            raise wrong("stdin", f"{CONTENT}, a file, or an iterable of those", stdin)
+        return stdin
 
     def feed(self, call: int, source: Any, failed: Callable[[BaseException], None]) -> Any:
-        """Gives bytes, a file or an iterable to a call's stdin. What may keep us waiting is read in a thread or a task of its own."""
-        if isinstance(source, (str, bytes, bytearray, memoryview)):
-            source = [octets(source, "stdin")]
-            if len(source[0]) <= PAYLOAD:
-                return self.client.post({"op": "stdin", "call": call, "eof": True}, source[0])
+        """Gives it to a call's stdin. What may keep us waiting is read in a thread or a task of its own."""
+        if isinstance(source, bytes) and len(source) <= PAYLOAD:
+            return self.client.post({"op": "stdin", "call": call, "eof": True}, source)
         loop = self.loop if hasattr(source, "__aiter__") else None
-        if loop is None and not hasattr(source, "read") and not hasattr(source, "__iter__"):
-            raise OptionError(f"stdin: a {type(source).__name__} can't be read here", option="stdin", allowed="bytes, str, a file, an iterable")
-        return beside(loop, Work(self.client, loop)._feed(call, source, failed))
+        return beside(loop, Work(self.client, loop)._feed(call, [source] if isinstance(source, bytes) else source, failed))
 
     async def _feed(self, call: int, source: Any, failed: Callable[[BaseException], None]) -> None:
         try:

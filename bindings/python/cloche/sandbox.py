@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import weakref
 from contextlib import suppress
 from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar, cast,
                     Union)
 
-from .calls import Async, Blocking, Events, Work, beside, both, callback, now, octets, plain, words
+from .calls import Async, Blocking, Events, Work, absolute, beside, both, callback, fields, now, octets, plain, words
 from .client import LIVE, Frame, Mailbox, client
 from .errors import Closed, NotFound, OptionError, ProtocolError, SandboxError
 from .options import ONLY_CALLS, Bytes, CallOptions, Callbacks, OneShot, Options, Path
@@ -53,7 +52,7 @@ class SandboxCore:
         if self._work is not None:
             raise Closed("it was opened before: make another one")
         events = Events(**self._callbacks)
-        self._opened(work, await work.ask("open", {"options": self._given, "stream": events.wanted}, each=events.add))
+        self._opened(work, await work.ask("open", {"options": self._given, **fields({"stream": events.wanted})}, each=events.add))
         if events.failed is not None:
             self._end()  # nobody has it
             raise events.failed
@@ -71,9 +70,9 @@ class SandboxCore:
         return self._work
 
     async def _ask(self, op: str, payload: Optional[bytes] = None, each: Optional[Callable[[Frame], Any]] = None, room: int = 0,
-                   **fields: Any) -> Json:
+                   **given: Any) -> Json:
         work = self._at()
-        return await work.ask(op, {"sandbox": self._number, **fields}, payload, each, work.mailbox(room))
+        return await work.ask(op, {"sandbox": self._number, **{k: plain(v, k) for k, v in given.items()}}, payload, each, work.mailbox(room))
 
     @both
     async def run_code(self, code: str, language: str = "python", **options: Unpack[CallOptions]) -> ExecutionResult:
@@ -81,41 +80,44 @@ class SandboxCore:
 
         What the code does is data on the result; raises only what was asked wrongly (OptionError), Busy, Closed, or what a callback raised.
         """
-        return await self._call("run_code", octets(code, "code"), {"language": language, **options})
+        return await self._call("run_code", octets(code, "code"), options, language=language)
 
     @both
     async def run(self, argv: Sequence[Any], **options: Unpack[CallOptions]) -> ExecutionResult:
         """Runs a command: a list of words, never a line for a shell. A program that is not there is the fault exec_failed."""
-        return await self._call("run", words(argv), {**options})
+        return await self._call("run", words(argv), options)
 
-    def _asked(self, options: Json) -> Tuple[Events, Any, Json]:
-        """Where the events of a call go, its stdin, and what else it is asked with."""
-        given = {"sandbox": self._number, **options}
+    def _asked(self, work: Work, options: CallOptions, stream: bool = False, may_write: bool = False, **more: Any) -> Tuple[Events, Any, Json]:
+        """Where the events of a call go, its stdin, and what it is asked with."""
+        given, known = cast("Json", {**options}), CallOptions.__annotations__
+        for name in given.keys() - known.keys():
+            raise OptionError(f"a call has no option {name}", option=name, allowed=", ".join(known))
         events = Events(*(given.pop(k, self._callbacks[k]) for k in ("on_stdout", "on_stderr")))
         stdin, pty = given.pop("stdin", None), given.pop("pty", None)
         size: Any = (24, 80) if pty is True else pty
         if isinstance(size, (tuple, list)) and len(cast("List[Any]", size)) == 2:
             pty = dict(zip(("rows", "cols"), cast("List[Any]", size)))
-        stdin = None if stdin is False else stdin
-        given.update(stream=given.get("stream") or events.wanted, pty=pty or None, stdin=None if stdin is None else True)
-        return events, stdin, given
+        if stdin is False or stdin is None:
+            stdin = None
+        elif stdin is not True or not may_write:
+            stdin = work.source(stdin)
+        given.update(more, sandbox=self._number, stream=stream or events.wanted, pty=pty or None, stdin=None if stdin is None else True)
+        return events, stdin, fields(given)
 
-    async def _call(self, op: str, payload: bytes, options: Json) -> ExecutionResult:
-        work, (events, stdin, fields) = self._at(), self._asked(options)
-        if stdin is True:
-            raise OptionError("stdin: True is for start(), whose process is written to", option="stdin", allowed="bytes, str, a file, an iterable")
-        box = work.mailbox(2 * self._output)
+    async def _call(self, op: str, payload: bytes, options: CallOptions, **more: Any) -> ExecutionResult:
+        work = self._at()
+        (events, stdin, asked), box = self._asked(work, options, **more), work.mailbox(2 * self._output)
         self._calls.add(box.id)
         try:
-            return events.checked(events.result(await work.ask(op, fields, payload, events.add, box, stdin)))
+            return events.checked(events.result(await work.ask(op, asked, payload, events.add, box, stdin)))
         finally:
             self._calls.discard(box.id)
 
-    async def _start(self, kind: Type[Started], argv: Sequence[Any], options: Json) -> Started:
-        work, (events, stdin, fields) = self._at(), self._asked(options)
-        box = work.mailbox(lives_on=True)
-        await work.ask("start", fields, words(argv), box=box)
-        return kind(self, work, box, events, stdin, bool(fields["stream"]), 2 * self._output)
+    async def _start(self, kind: Type[Started], argv: Sequence[Any], stream: bool, options: CallOptions) -> Started:
+        work = self._at()
+        (events, stdin, asked), box = self._asked(work, options, stream, True), work.mailbox(lives_on=True)
+        await work.ask("start", asked, words(argv), box=box)
+        return kind(self, work, box, events, stdin, stream, 2 * self._output)
 
     @both
     async def cancel(self) -> None:
@@ -174,12 +176,12 @@ class SandboxCore:
     @both
     async def snapshot(self, file: Path, format: Optional[str] = None) -> Snapshot:
         """Writes all of the workspace into an archive of this machine, made anew: .tar.gz, .tgz or .tar.zst by its name, or `format`."""
-        return read(Snapshot, await self._ask("snapshot", file=os.path.abspath(file), format=format))
+        return read(Snapshot, await self._ask("snapshot", file=absolute(file), format=format))
 
     @both
     async def restore(self, file: Path) -> None:
         """Replaces what is in the workspace by what is in an archive; all of it is verified before."""
-        await self._ask("restore", file=os.path.abspath(file))
+        await self._ask("restore", file=absolute(file))
 
     async def _fork(self, other: SandboxCore) -> None:
         SandboxCore.__init__(other)
@@ -219,12 +221,12 @@ class Listed(NamedTuple):
 class ProcessCore:
     """What both faces of a process share."""
 
-    def __init__(self, sandbox: SandboxCore, work: Work, box: Mailbox, events: Events, stdin: Any, streams: bool, room: int) -> None:
+    def __init__(self, sandbox: SandboxCore, work: Work, box: Mailbox, events: Events, stdin: Any, stream: bool, room: int) -> None:
         self._sandbox, self._work, self._box, self._events = sandbox, work, box, events
-        self._answer, self._asked, self._streams = work.mailbox(room), False, streams
+        self._answer, self._asked, self._stream, self._flows = work.mailbox(room), False, stream, stream or events.wanted
         self._result: Optional[ExecutionResult] = None
         self._turn: Any = threading.Lock() if work.loop is None else asyncio.Lock()
-        self._pump = beside(work.loop, self._pour()) if events.wanted else None
+        self._pump = beside(work.loop, self._pour()) if events.wanted and not stream else None
         self.id: int = box.id
         """The number of the call."""
         if stdin is not None and stdin is not True:
@@ -241,16 +243,18 @@ class ProcessCore:
                 await self._events.add(piece)
 
     async def _next(self) -> Optional[Frame]:
-        while self._streams:
+        while self._flows:
             frame = await self._box.get()
             if frame.head["event"] in LIVE:
                 return frame
-            self._streams = frame.head["event"] != "ended"
+            self._flows = frame.head["event"] != "ended"
         return None
 
     @both
     async def next_output(self) -> Optional[Tuple[str, bytes]]:
         """The next piece of live output, as (stream, bytes); None at the end. For a process that was started with `stream=True`."""
+        if not self._stream:
+            raise OptionError("its output is not read live: start it with stream=True", option="stream", allowed="True")
         piece = await self._next()
         return None if piece is None else (piece.head["event"], piece.payload)
 
@@ -276,8 +280,8 @@ class ProcessCore:
             await self._pump
         return self._events.checked(self._result)
 
-    async def _ask(self, op: str, **fields: Any) -> Json:
-        return await self._work.ask(op, {"call": self.id, **fields})
+    async def _ask(self, op: str, **given: Any) -> Json:
+        return await self._work.ask(op, {"call": self.id, **{k: plain(v, k) for k, v in given.items()}})
 
     @both
     async def kill(self) -> None:
@@ -354,10 +358,10 @@ class Sandbox(SandboxCore, Blocking):
     def start(self, argv: Sequence[Any], stream: bool = False, **options: Unpack[CallOptions]) -> Process:
         """Starts a command and returns when it runs. It has no deadline but `timeout_s`, and ends with the sandbox at the latest.
 
-        With `stream` its output is for `Process.output`, and waits there to be taken; callbacks run in a thread of their own. `stdin=True`
-        leaves its stdin open for `Process.write_stdin`. A command that can't be started is a process that has ended: see its `wait`.
+        With `stream` its output is for `Process.output` alone, and waits there to be taken; else callbacks get it, in a thread of their own.
+        `stdin=True` leaves its stdin open for `Process.write_stdin`. A command that can't be started is a process that has ended: see its `wait`.
         """
-        return now(self._start(Process, argv, {"stream": stream or None, **options}))
+        return now(self._start(Process, argv, stream, options))
 
     def fork(self) -> Sandbox:
         """Another sandbox with the same options and a copy of the workspace."""
@@ -382,7 +386,7 @@ class AsyncSandbox(SandboxCore, Async):
 
     async def start(self, argv: Sequence[Any], stream: bool = False, **options: Unpack[CallOptions]) -> AsyncProcess:
         """See `Sandbox.start`."""
-        return await self._start(AsyncProcess, argv, {"stream": stream or None, **options})
+        return await self._start(AsyncProcess, argv, stream, options)
 
     async def fork(self) -> AsyncSandbox:
         """See `Sandbox.fork`."""
