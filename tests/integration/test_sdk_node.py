@@ -2,9 +2,12 @@
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
+import subprocess
 import sys
+import time
 
 import boxlib
 import programs
@@ -14,6 +17,7 @@ import sdk
 PACKAGE = boxlib.ROOT / "bindings" / "node"
 SCENARIOS = boxlib.TESTS / "scenarios"
 MARK = boxlib.seconds()
+TIMES = int(os.environ.get("CLOCHE_LONG_TIMES", "10"))
 
 
 def cached(name):
@@ -27,9 +31,12 @@ NODE = shutil.which("node") or cached("node-20")
 pytestmark = pytest.mark.skipif(NODE is None, reason="no node here")
 
 
+def environment(**more):
+    return {**boxlib.base_env(), "CLOCHE_BIN": boxlib.CLOCHE, "NODE_OPTIONS": "--no-warnings", **more}
+
+
 def node(*args, env=None, program=None, **kw):
-    full = {**boxlib.base_env(), "CLOCHE_BIN": boxlib.CLOCHE, "NODE_OPTIONS": "--no-warnings", **(env or {})}
-    return boxlib.communicate([program or NODE, *map(str, args)], env=full, **kw)
+    return boxlib.communicate([program or NODE, *map(str, args)], env=environment(**(env or {})), **kw)
 
 
 # How many processes there are of those that a script has told to sleep.
@@ -43,15 +50,21 @@ const until = async (what) => { while (!what()) await new Promise((resolve) => s
 
 
 @pytest.fixture
-def script(tmp_path):
-    """script(text, FLAG...) runs a module that has the package's exports; its Result."""
-    head = f"import * as cloche from {json.dumps(str(PACKAGE / 'index.mjs'))};\n" + HEAD.replace("MARK", MARK)
+def module(tmp_path):
+    """module(text): the path of a module that has the package's exports."""
+    head = f"import * as cloche from {json.dumps(str(PACKAGE / 'index.mjs'))};\n" + HEAD
 
-    def run(text, *flags, **kw):
+    def write(text):
         path = tmp_path / "script.mjs"
-        path.write_text(head + text, encoding="utf-8")
-        return node(*flags, path, **kw)
-    return run
+        path.write_text((head + text).replace("MARK", MARK), encoding="utf-8")
+        return path
+    return write
+
+
+@pytest.fixture
+def script(module):
+    """script(text, FLAG...) runs such a module; its Result."""
+    return lambda text, *flags, **kw: node(*flags, module(text), **kw)
 
 
 @pytest.mark.parametrize("lead", ["on PATH alone", "by CLOCHE_BIN", "by both"])
@@ -181,7 +194,7 @@ console.log(open() === 3);
 await until(() => { globalThis.gc(); return open() < 3; });
 console.log(marked(), (await running).stdout.trim());
 await held.kill();
-""".replace("MARK", MARK), "--expose-gc", env={"CLOCHE_HOME": str(home)})
+""", "--expose-gc", env={"CLOCHE_HOME": str(home)})
     assert r.out in (b"true\n2 whole\n", b"true\n1 whole\n"), r
 
 
@@ -204,9 +217,28 @@ sbx.run(["sh", "-c", "setsid sleep MARK & exec sleep MARK"]);
 await sbx.start(["sleep", "MARK"]);
 await until(() => marked() === 3);
 console.log("run");
-""".replace("MARK", MARK) + text)
+""" + text)
     assert (r.rc, r.out) == (code, b"run\n"), r
     assert boxlib.wait_for(lambda: not boxlib.find_marked(MARK)), "left behind"
+
+
+def test_killed_at_any_moment(module):
+    """The caller dies in its first milliseconds, in the middle of opening, of calls, of closing."""
+    chance, running = random.Random(3), lambda: boxlib.find_marked(MARK)
+    path = module("""
+console.log("begins");
+for (;;) await withSandbox((sbx) => Promise.all([1, 2, 3].map(() => sbx.run(["sh", "-c", "setsid sleep MARK & exec sleep MARK"], { timeoutS: 0.3 }))));
+""")
+    for n in range(TIMES):
+        with subprocess.Popen([NODE, path], env=environment(), stdout=subprocess.PIPE) as p:
+            try:
+                assert p.stdout.readline() == b"begins\n"
+                if n % 2:
+                    assert boxlib.wait_for(running), "the control: its calls run, and are seen"
+                time.sleep(chance.random() * (0.5 if n % 2 else 0.1))
+            finally:
+                p.kill()
+        assert boxlib.wait_for(lambda: not running()), "left behind"
 
 
 def test_worker_threads_have_a_program_each(script):
@@ -231,7 +263,7 @@ if (isMainThread) {
 	parentPort.postMessage((await sbx.runCode("print(6 * 7)")).stdout.trim());
 	parentPort.on("message", async (how) => { if (how === "exit") process.exit(0); else { await call.kill(); parentPort.close(); } });
 }
-""".replace("MARK", MARK))
+""")
     assert r.out == b"42,42,42 main still\n", r
 
 
@@ -254,7 +286,7 @@ await withSandbox(async (sbx) => {
 	await sbx.run(["true"], { signal: AbortSignal.timeout(60000) });
 	console.log((await sbx.run(["echo", "usable"])).stdout.trim());
 });
-""".replace("MARK", MARK))
+""")
     assert r.out.decode() == "AbortError true enough cancelled so far 0\n" * 3 + "usable\n", r
 
 
@@ -353,7 +385,7 @@ await withSandbox(async (sbx) => {
 	await long;
 	console.log((await sbx.run(["cat", "/opt/deps/f"])).stdout.trim());
 });
-""".replace("MARK", MARK), env={"CLOCHE_HOME": str(home)})
+""", env={"CLOCHE_HOME": str(home)})
     assert r.out == b"string null true kept\nsetup\nAbortError 0\nkept\n", r
 
 
@@ -375,7 +407,7 @@ await withSandbox({ setup: "echo MARK", onStdout: listen("sandbox") }, async (sb
 });
 const asked = new Sandbox({ setup: "echo b MARK", onStdout: bad });
 await asked.open().catch((e) => console.log(e.name));
-""".replace("MARK", MARK), env={"CLOCHE_HOME": str(home)})
+""", env={"CLOCHE_HOME": str(home)})
     assert r.out.decode().splitlines() == ['["sandbox","-","sandbox","one -","own","three -"]', "AbortError 0", "RangeError", "1",
                                            "OptionError onStdout", "RangeError"], r
 
