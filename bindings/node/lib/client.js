@@ -16,6 +16,11 @@ const { version } = require("../package.json");
 const PROTOCOL = 1, OLDEST = [0, 1, 0], HELLO_MS = 60000;
 const WINDOW = 1 << 20, MOST_KEPT = 2 ** 30; // of live output on its way; of what one answer brings, beyond what was asked for
 const KEPT = new Set(["output", "files", "denied", "note", "data"]);
+/* The feature of a program that an operation needs; those that every program has are not here. */
+const FEATURES = {
+	run: "run", run_code: "run_code", start: "background", snapshot: "snapshot", restore: "snapshot", fork: "fork", setup: "setup", port: "port",
+	write_file: "files", read_file: "files", list_files: "files", stat: "files", remove: "files", make_dir: "files", rename: "files",
+};
 const { ProtocolError, Unsupported, SystemFault, Closed } = errors;
 
 /* $CLOCHE_BIN, the one that came with this package, one on PATH; never the script bin/cloche.js, which would ask this again. */
@@ -44,7 +49,7 @@ class Client {
 	#waiting = null; // for that
 	#stderr = "";
 	#peer = null; // the program's version, after hello
-	features = new Set();
+	#features = new Set();
 	dead = null;
 
 	constructor(file) {
@@ -78,7 +83,7 @@ class Client {
 			const at = peer.findIndex((n, i) => n !== OLDEST[i]);
 			if (at >= 0 && peer[at] < OLDEST[at])
 				throw new Unsupported(`${this.#program} is cloche ${hello.version}; this package, ${version}, needs ${OLDEST.join(".")} or newer`);
-			this.features = new Set(hello.features);
+			this.#features = new Set(hello.features);
 			this.#peer = hello.version;
 		} catch (e) {
 			this.#fail(e);
@@ -95,9 +100,10 @@ class Client {
 
 	/* Sends a request. `done` is its last frame; `onEvent` gets the others, `onCall` those that are about the call that it starts. `most`:
 	 * how many bytes the answer may have, beyond MOST_KEPT. Throws what can't be sent. */
-	request(op, fields, { payload, onEvent, onCall, most = 0, feature } = {}) {
+	request(op, fields, { payload, onEvent, onCall, most = 0 } = {}) {
 		if (this.dead) throw new Closed(`the session has ended: ${this.dead.message}`);
-		if (feature && !this.features.has(feature)) throw new Unsupported(`${this.#program}, cloche ${this.#peer}, has no ${feature}: a newer one is needed`);
+		const feature = FEATURES[op];
+		if (feature && !this.#features.has(feature)) throw new Unsupported(`${this.#program}, cloche ${this.#peer}, has no ${feature}: a newer one is needed`);
 		const id = this.#next++, parts = frames({ id, op, ...fields }, payload), first = parts.next().value;
 		const done = new Promise((resolve, reject) => {
 			this.#pending.set(id, { resolve, reject, onEvent, kept: 0, most: most + MOST_KEPT });

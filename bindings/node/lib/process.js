@@ -47,11 +47,11 @@ class Task {
 	#client;
 	#options; // of call.d.ts' CallOptions, and `stream`
 	#kept = new Kept();
-	#live = null;
 	#delivered = null;
 	#gone = null; // of a cancel
 	#wrong = null; // what a callback or the source of the input has thrown
 	#stopInput = null;
+	live = null; // what it prints, when somebody is to get it as it comes
 	id = 0;
 
 	/* `owner`: a sandbox, which is not forgotten while this is not. */
@@ -64,23 +64,21 @@ class Task {
 		Object.assign(this, { op, owner });
 		this.#client = client;
 		this.#options = options;
-		if (onStdout || onStderr || stream) this.#live = new Live(client);
+		if (onStdout || onStderr || stream) this.live = new Live(client);
 	}
-	get live() { return this.#live; }
 
 	/* Sends the request that begins it; returns the promise of its last frame. */
-	begin(given, { payload, feature, most } = {}) {
+	begin(given, { payload, most } = {}) {
 		const { timeoutS, env, cwd, pty, trackFiles, stdin, signal, stream } = this.#options;
 		const body = { ...given, ...fields({ timeoutS, env, cwd, trackFiles, pty: terminal(pty) }) };
 		if (!absent(stdin) && stdin !== false) body.stdin = true;
-		if (this.#live) body.stream = true;
-		const onEvent = (frame, bytes) => this.#event(frame, bytes);
+		if (this.live) body.stream = true;
 		throwIfAborted(signal);
-		const { id, done } = this.#client.request(this.op, body, { payload, feature, most, onEvent, onCall: this.op === "start" ? onEvent : undefined });
+		const { id, done } = this.#client.request(this.op, body, { payload, most, onEvent: this.#event, onCall: this.op === "start" ? this.#event : undefined });
 		this.id = id;
 		signal?.addEventListener("abort", this.cancel, { once: true });
-		if (this.#live) this.#live.call = id;
-		if (this.#live && !stream) this.#delivered = this.#deliver();
+		if (this.live) this.live.call = id;
+		if (this.live && !stream) this.#delivered = this.#deliver();
 		return done;
 	}
 	/* Both. */
@@ -99,24 +97,21 @@ class Task {
 		return result;
 	}
 	/* The end of one in the background. */
-	wait(most) {
-		const onEvent = (frame, bytes) => this.#event(frame, bytes);
-		return this.finish(this.ask("wait", {}, { onEvent, most }));
-	}
+	wait(most) { return this.finish(this.ask("wait", {}, { onEvent: this.#event, most })); }
 	/* Resolves when the box is gone. */
 	cancel = () => this.#gone ??= cancel(this.#client, this.id);
 	async ask(op, given, extra) { return this.#client.request(op, { call: this.id, ...named(given) }, extra).done; }
 
-	#event(frame, payload) {
+	#event = (frame, payload) => {
 		if (frame.event === "started") this.feed();
-		else if (frame.event === "stdout" || frame.event === "stderr") this.#live?.push(frame.event, payload);
+		else if (frame.event === "stdout" || frame.event === "stderr") this.live?.push(frame.event, payload);
 		else if (frame.event === "ended") this.#end();
 		else if (frame.event === "progress") this.#progress(frame);
 		else this.#kept.add(frame, payload);
-	}
+	};
 	#end() {
 		this.#options.signal?.removeEventListener("abort", this.cancel);
-		this.#live?.end();
+		this.live?.end();
 		this.#stopInput?.();
 	}
 	#progress({ phase, text = null, size = null, total = null }) {
@@ -124,7 +119,7 @@ class Task {
 	}
 	/* Calls back with each piece, one after the other; what a callback throws is kept for the end, and nothing is called again. */
 	async #deliver() {
-		for (let piece; (piece = await this.#live.next()); this.#live.took(piece)) {
+		for (let piece; (piece = await this.live.next()); this.live.took(piece)) {
 			try {
 				if (!this.#wrong) await this.#options[piece.stream === "stdout" ? "onStdout" : "onStderr"]?.(piece.data);
 			} catch (error) { this.#wrong ??= { error }; }

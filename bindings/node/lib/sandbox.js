@@ -97,12 +97,12 @@ class Sandbox {
 	async run(argv, options = {}) { return this.#call("run", only(options, CALL_OPTIONS, "run"), {}, words(argv)); }
 	async #call(op, options, given, payload) {
 		const task = new Task(await this.#ready(options.signal), op, { ...options, ...this.#callbacks(options) }, this);
-		return task.run({ sandbox: this.#id, ...fields(given) }, { payload, feature: op, most: this.#most() });
+		return task.run({ sandbox: this.#id, ...fields(given) }, { payload, most: this.#most() });
 	}
 	async start(argv, options = {}) {
 		const payload = words(argv), given = only(options, [...CALL_OPTIONS, "stream"], "start");
 		const task = new Task(await this.#ready(given.signal), "start", { ...given, ...this.#callbacks(given) }, this);
-		const done = task.begin({ sandbox: this.#id }, { payload, feature: "background" });
+		const done = task.begin({ sandbox: this.#id }, { payload });
 		try {
 			await done;
 			throwIfAborted(options.signal);
@@ -112,38 +112,37 @@ class Sandbox {
 	}
 	#most() { return 2 * (this.#about.maxOutputBytes ?? 0); }
 
-	async #ask(op, given, extra = { feature: "files" }) {
-		return (await this.#ready()).request(op, { sandbox: this.#id, ...named(given) }, extra).done;
+	/* An operation on the workspace: its arguments, and the options that were given of those that it has. */
+	async #ask(op, given, options = {}, names = [], extra = {}) {
+		const sent = named({ ...given, ...only(options, names, camel(op)) });
+		return (await this.#ready()).request(op, { sandbox: this.#id, ...sent }, extra).done;
 	}
-	async writeFile(file, data, options = {}) {
-		return (await this.#ask("write_file", { path: file, ...only(options, ["mode"], "writeFile") }, { feature: "files", payload: content(data, "data") })).size;
+	async writeFile(file, data, options) {
+		return (await this.#ask("write_file", { path: file }, options, ["mode"], { payload: content(data, "data") })).size;
 	}
-	async readFile(file, options = {}) {
-		const given = only(options, ["offset", "length", "maxBytes"], "readFile"), parts = [];
-		const onEvent = (frame, bytes) => { if (frame.event === "data") parts.push(bytes); };
-		await this.#ask("read_file", { path: file, ...given }, { feature: "files", onEvent, most: Number(given.maxBytes) || 0 });
+	async readFile(file, options) {
+		const parts = [], onEvent = (frame, bytes) => { if (frame.event === "data") parts.push(bytes); };
+		await this.#ask("read_file", { path: file }, options, ["offset", "length", "maxBytes"], { onEvent, most: Number(options?.maxBytes) || 0 });
 		return new Uint8Array(Buffer.concat(parts));
 	}
-	async listFiles(directory = "", options = {}) {
-		const given = only(options, ["recursive"], "listFiles"), found = [];
-		const onEvent = (frame) => { if (frame.event === "files") found.push(...camelKeys(list(frame.files))); };
-		await this.#ask("list_files", { path: directory || null, ...given }, { feature: "files", onEvent });
+	async listFiles(directory = "", options) {
+		const found = [], onEvent = (frame) => { if (frame.event === "files") found.push(...camelKeys(list(frame.files))); };
+		await this.#ask("list_files", { path: directory || null }, options, ["recursive"], { onEvent });
 		return found;
 	}
 	async stat(file) { return camelKeys((await this.#ask("stat", { path: file })).file); }
-	async remove(file, options = {}) { await this.#ask("remove", { path: file, ...only(options, ["recursive"], "remove") }); }
-	async makeDir(file, options = {}) { await this.#ask("make_dir", { path: file, ...only(options, ["parents"], "makeDir") }); }
-	async rename(file, to, options = {}) { await this.#ask("rename", { path: file, to, ...only(options, ["replace"], "rename") }); }
+	async remove(file, options) { await this.#ask("remove", { path: file }, options, ["recursive"]); }
+	async makeDir(file, options) { await this.#ask("make_dir", { path: file }, options, ["parents"]); }
+	async rename(file, to, options) { await this.#ask("rename", { path: file, to }, options, ["replace"]); }
 
-	async snapshot(file, options = {}) {
-		const given = { file: absolute(file), ...only(options, ["format"], "snapshot") };
-		const { size, files, left_out } = await this.#ask("snapshot", given, { feature: "snapshot" });
+	async snapshot(file, options) {
+		const { size, files, left_out } = await this.#ask("snapshot", { file: absolute(file) }, options, ["format"]);
 		return camelKeys({ size, files, left_out });
 	}
-	async restore(file) { await this.#ask("restore", { file: absolute(file) }, { feature: "snapshot" }); }
+	async restore(file) { await this.#ask("restore", { file: absolute(file) }); }
 	/* Another one with the same options and a copy of the workspace. */
 	async fork() {
-		const other = new Sandbox(this.#options), done = await this.#ask("fork", {}, { feature: "fork" });
+		const other = new Sandbox(this.#options), done = await this.#ask("fork", {});
 		other.#client = this.#client;
 		other.#is({ ...this.#about, workspace: null, ...done });
 		other.#opening = Promise.resolve();
@@ -153,11 +152,11 @@ class Sandbox {
 		const given = only(options, ["timeoutS", "onStdout", "onStderr", "onProgress", "signal"], "setup");
 		const task = new Task(await this.#ready(given.signal), "setup", { ...given, ...this.#callbacks(given) }, this);
 		const made = ({ layer, found, fault }) => camelKeys({ layer, found, fault });
-		return task.run({ sandbox: this.#id, command: text(command, "command") }, { feature: "setup" }, made);
+		return task.run({ sandbox: this.#id, command: text(command, "command") }, {}, made);
 	}
 	/* What the program says of it: its options as they hold, its image, its limits. */
 	async info() {
-		const { options, image, limits } = await this.#ask("info", {}, {});
+		const { options, image, limits } = await this.#ask("info", {});
 		const named = Object.entries(options ?? {}).map(([k, v]) => [camel(k), k === "rlimits" ? camelKeys(v) : v]);
 		return { options: Object.fromEntries(named), image: camelKeys(image), limits: rows(limits) };
 	}
