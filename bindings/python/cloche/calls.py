@@ -4,16 +4,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import json
-import math
-import os
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Generic, Iterable, List, Mapping, Optional, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Generic, Iterable, List, Optional, TypeVar, cast, overload
 
 from .client import PAYLOAD, Client, Frame, Mailbox, now
 from .errors import NotFound, OptionError, SandboxError
 from .types import ExecutionResult, Json, read
+from .values import CONTENT, octets, wrong
 
 T = TypeVar("T")
 
@@ -65,84 +63,6 @@ else:
             return (self.blocking if issubclass(owner, Blocking) else self.method).__get__(it, owner)
 
 
-TEXT = "a string of Unicode without NUL"
-CONTENT = "bytes or a string of Unicode"
-DEEPEST = 12  # of what is in an option
-
-
-def wrong(name: str, allowed: str, given: Any) -> OptionError:
-    """In the program's own words, for what would never come to it."""
-    if isinstance(given, str):
-        shown = f"the string {json.dumps(given[:80])}"
-    elif isinstance(given, int) and given.bit_length() > 64:
-        shown = hex(given)[:80]
-    else:
-        shown = str(given) if isinstance(given, (int, float, type(None))) else type(given).__name__
-    return OptionError(f"{name}: {allowed} is wanted, not {shown}", option=name, allowed=allowed)
-
-
-def plain(value: Any, name: str, depth: int = 0) -> Any:
-    """`value` as JSON can say it: paths become strings, tuples lists. What can't be said would end the session for everybody."""
-    if isinstance(value, (str, os.PathLike)):
-        return text(cast(Any, value), name)
-    if isinstance(value, (Mapping, list, tuple)) and depth == DEEPEST:
-        raise wrong(name, f"arrays and objects at most {DEEPEST} deep", cast(Any, value))
-    if isinstance(value, Mapping):
-        return {text(k, name): plain(v, name, depth + 1) for k, v in cast("Json", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v, name, depth + 1) for v in cast("List[Any]", value)]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise wrong(name, "a finite number", value)
-    if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
-        raise wrong(name, "an integer from -2^63 to 2^63 - 1", value)
-    if not isinstance(value, (int, float, type(None))):
-        raise wrong(name, "null, true, false, a number, a string, an array or an object", value)
-    return value
-
-
-def text(given: Any, name: str) -> str:
-    value = os.fspath(cast("os.PathLike[Any]", given)) if isinstance(given, os.PathLike) else given
-    if not isinstance(value, str) or "\0" in value or value.encode(errors="ignore").decode() != value:
-        raise wrong(name, TEXT, value)
-    return value
-
-
-def fields(given: Mapping[str, Any]) -> Json:
-    """What a request is asked with, of what was given."""
-    return {k: plain(v, k) for k, v in given.items() if v is not None}
-
-
-def absolute(file: Any) -> Any:
-    """Relative to where this process is: the program may be elsewhere."""
-    return os.path.abspath(cast("str", file)) if isinstance(file, (str, os.PathLike)) else file
-
-
-def words(argv: Any) -> bytes:
-    """A command as the protocol wants it: each word ended by NUL."""
-    if isinstance(argv, (str, bytes)) or not isinstance(argv, Iterable) or not (listed := list(cast("Iterable[Any]", argv))):
-        raise wrong("argv", "a list of words", argv)
-    return b"".join(word(w) + b"\0" for w in listed)
-
-
-def word(given: Any) -> bytes:
-    try:
-        if b"\0" not in (coded := os.fsencode(given)):
-            return coded
-    except (TypeError, UnicodeError):
-        pass
-    raise wrong("argv", "a list of bytes, paths and strings of Unicode without NUL", given)
-
-
-def octets(data: Any, name: str) -> bytes:
-    """Bytes of what a user calls data."""
-    with suppress(UnicodeError):
-        if isinstance(data, str):
-            return data.encode()
-        if isinstance(data, (bytes, bytearray, memoryview)):
-            return bytes(cast("bytes", data))
-    raise wrong(name, CONTENT, data)
-
-
 def chunks(source: Any) -> Iterable[Any]:
     """What a file or an iterable gives, as it gives it."""
     read = getattr(source, "read1", getattr(source, "read", None))
@@ -158,17 +78,14 @@ def beside(loop: Optional[asyncio.AbstractEventLoop], coroutine: Coroutine[Any, 
     return thread
 
 
-def callback(given: Any, name: str) -> Any:
-    if given is not None and not callable(given):
-        raise wrong(name, "a function, or None", given)
-    return given
-
-
 class Events:
     """What the events of a call bring: live output and progress go to their callbacks, the rest is kept for its result."""
 
     def __init__(self, on_stdout: Any, on_stderr: Any, on_progress: Any = None) -> None:
-        self.to = {k: callback(v, f"on_{k}") for k, v in (("stdout", on_stdout), ("stderr", on_stderr), ("progress", on_progress))}
+        self.to = {"stdout": on_stdout, "stderr": on_stderr, "progress": on_progress}
+        for name, given in self.to.items():
+            if given is not None and not callable(given):
+                raise wrong(f"on_{name}", "a function, or None", given)
         self.wanted = bool(on_stdout or on_stderr) or None
         self.failed: Optional[BaseException] = None  # the first that a callback raised
         self.output = {"stdout": bytearray(), "stderr": bytearray()}

@@ -41,11 +41,6 @@ class Frame(NamedTuple):
     payload: bytes
 
 
-class Hello(NamedTuple):
-    protocol: int
-    version: str
-
-
 class Mailbox:
     """What answers one request. With a loop, `get` waits as coroutines do; without, it holds up the thread."""
 
@@ -151,11 +146,12 @@ class Client:
         needs, box = f"cloche for Python {version} needs cloche {OLDEST} or newer: update it, or set CLOCHE_BIN to one", Mailbox(self)
         try:
             self.request(box, {"op": "hello", "protocol": PROTOCOL, "client": f"cloche-python/{version}", "ack": True})
-            hello = read(Hello, now(box.get(60)).head)
+            hello = now(box.get(60)).head
+            protocol, peer = read(int, hello, "protocol"), read(str, hello, "version")
         except (TimeoutError, Closed):
             raise ProtocolError(f"{self._name} ({_says(self._name)}) has no `cloche serve` that works here; {needs}") from None
-        if hello.protocol != PROTOCOL or _parts(hello.version) < _parts(OLDEST):
-            raise ProtocolError(f"{self._name} is cloche {hello.version} and speaks protocol {hello.protocol}; {needs}")
+        if protocol != PROTOCOL or _parts(peer) < _parts(OLDEST):
+            raise ProtocolError(f"{self._name} is cloche {peer} and speaks protocol {protocol}; {needs}")
 
     # Frames out.
 

@@ -8,11 +8,12 @@ from contextlib import suppress
 from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar, cast,
                     Union)
 
-from .calls import Async, Blocking, Events, Work, absolute, beside, both, callback, fields, now, octets, plain, words
+from .calls import Async, Blocking, Events, Work, beside, both, now
 from .client import LIVE, Frame, Mailbox, client
 from .errors import Closed, NotFound, OptionError, ProtocolError, SandboxError
 from .options import ONLY_CALLS, Bytes, CallOptions, Callbacks, OneShot, Options, Path
 from .types import Address, ExecutionResult, FileInfo, Json, SandboxFault, SetupResult, Snapshot, read
+from .values import absolute, fields, octets, plain, words
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,7 +35,8 @@ class SandboxCore:
 
     def __init__(self, **options: Unpack[Options]) -> None:
         given: Json = dict(options)
-        self._callbacks = {k: callback(given.pop(k, None), k) for k in ("on_stdout", "on_stderr", "on_progress")}
+        self._callbacks = {k: given.pop(k, None) for k in ("on_stdout", "on_stderr", "on_progress")}
+        Events(**self._callbacks)  # refuses what is none
         self._given = {k: plain(v, k) for k, v in given.items() if v is not None or k == "timeout_s"}
         self._work: Optional[Work] = None
         self._number, self._output, self._calls = 0, READ, set[int]()
@@ -150,7 +152,7 @@ class SandboxCore:
         """What there is below a directory of the workspace, sorted by path. Symbolic links are shown, not followed. More than 100,000 raises
         TooLarge."""
         found: List[FileInfo] = []
-        await self._ask("list_files", each=lambda frame: found.extend(read(Listed, frame.head).files), path=path or None, recursive=recursive)
+        await self._ask("list_files", each=lambda frame: found.extend(read(List[FileInfo], frame.head, "files")), path=path or None, recursive=recursive)
         return found
 
     @both
@@ -212,10 +214,6 @@ class SandboxCore:
                 await self._work.ask("close", {"sandbox": self._number})
 
     _leave = close
-
-
-class Listed(NamedTuple):
-    files: List[FileInfo]
 
 
 class ProcessCore:
