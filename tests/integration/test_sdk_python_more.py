@@ -344,6 +344,10 @@ def test_output_of_a_process_as_it_comes(cloche, sbx):
         assert next(output) == ("stdout", b"a\n")
         with pytest.raises(TimeoutError):
             p.wait(timeout_s=0.1)
+        for bad in ("1", -1, float("nan"), float("inf")):
+            with pytest.raises(cloche.OptionError) as why:
+                p.wait(timeout_s=bad)
+            assert why.value.option == "timeout_s" and "seconds" in why.value.allowed
         p.write_stdin("typed\n")
         assert next(output) == ("stderr", b"typed\n")
         p.close_stdin()

@@ -70,9 +70,8 @@ class Task {
 	/* Sends the request that begins it; returns the promise of its last frame. */
 	begin(given, { payload, most } = {}) {
 		const { timeoutS, env, cwd, pty, trackFiles, stdin, signal, stream } = this.#options;
-		const body = { ...given, ...fields({ timeoutS, env, cwd, trackFiles, pty: terminal(pty) }) };
+		const body = { ...given, ...fields({ timeoutS, env, cwd, trackFiles, pty: terminal(pty), stream: stream || Boolean(this.live) || null }) };
 		if (!absent(stdin) && stdin !== false) body.stdin = true;
-		if (this.live) body.stream = true;
 		throwIfAborted(signal);
 		const { id, done } = this.#client.request(this.op, body, { payload, most, onEvent: this.#event, onCall: this.op === "start" ? this.#event : undefined });
 		this.id = id;

@@ -127,7 +127,7 @@ class Sandbox {
 	}
 	async listFiles(directory = "", options) {
 		const found = [], onEvent = (frame) => { if (frame.event === "files") found.push(...camelKeys(list(frame.files))); };
-		await this.#ask("list_files", { path: directory || null }, options, ["recursive"], { onEvent });
+		await this.#ask("list_files", { path: directory === "" ? null : directory }, options, ["recursive"], { onEvent });
 		return found;
 	}
 	async stat(file) { return camelKeys((await this.#ask("stat", { path: file })).file); }
@@ -176,6 +176,7 @@ async function withSandbox(options, work) {
 }
 /* One call in a sandbox of its own: the options of both. */
 async function once(method, what, options) {
+	if (!isObject(options)) throw wrong("options", "an object", options);
 	const { language, stdin, pty, cwd, signal, ...rest } = options;
 	const call = { stdin, pty, cwd, signal, ...(method === "runCode" && { language }) };
 	return closing(new Sandbox(rest), (sandbox) => sandbox[method](what, call));

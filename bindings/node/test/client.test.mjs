@@ -59,6 +59,7 @@ test("what JSON would change is refused by name, before it is sent", async () =>
 	await wrong(withSandbox((s) => s.run(["a"], null)), "options");
 	await wrong(withSandbox((s) => s.writeFile("a", 5)), "data");
 	await assert.rejects(withSandbox({ env: { a: "x".repeat(70000) } }, () => 1), cloche.TooLarge);
+	for (const options of [null, 5, []]) await wrong(run(["a"], options), "options");
 	await wrong(withSandbox({}), "work");
 });
 

@@ -13,7 +13,7 @@ from .client import LIVE, Frame, Mailbox, client
 from .errors import Closed, NotFound, OptionError, ProtocolError, SandboxError
 from .options import ONLY_CALLS, Bytes, CallOptions, Callbacks, OneShot, Options, Path
 from .types import Address, ExecutionResult, FileInfo, Json, SandboxFault, SetupResult, Snapshot, read
-from .values import absolute, fields, octets, plain, words
+from .values import absolute, fields, octets, plain, seconds, words
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -152,7 +152,7 @@ class SandboxCore:
         """What there is below a directory of the workspace, sorted by path. Symbolic links are shown, not followed. More than 100,000 raises
         TooLarge."""
         found: List[FileInfo] = []
-        await self._ask("list_files", each=lambda frame: found.extend(read(List[FileInfo], frame.head, "files")), path=path or None, recursive=recursive)
+        await self._ask("list_files", each=lambda frame: found.extend(read(List[FileInfo], frame.head, "files")), path=None if path == "" else path, recursive=recursive)
         return found
 
     @both
@@ -260,6 +260,8 @@ class ProcessCore:
     async def wait(self, timeout_s: Optional[float] = None) -> ExecutionResult:
         """Its result, when it has ended. Raises TimeoutError after `timeout_s` seconds, and then, as when interrupted, it runs on. Raises what a
         callback, or reading its stdin, raised."""
+        if timeout_s is not None:
+            seconds(timeout_s, "timeout_s")
         if self._work.loop is None:
             with self._turn:
                 return await self._wait(timeout_s)

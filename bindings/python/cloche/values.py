@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from contextlib import suppress
 from typing import Any, Iterable, List, Mapping, cast
 
@@ -50,6 +51,13 @@ def text(given: Any, name: str) -> str:
     if not isinstance(value, str) or "\0" in value or value.encode(errors="ignore").decode() != value:
         raise wrong(name, TEXT, value)
     return value
+
+
+def seconds(given: Any, name: str) -> float:
+    """What this process can wait for."""
+    if not isinstance(given, (int, float)) or not 0 <= given <= threading.TIMEOUT_MAX:
+        raise wrong(name, f"a number of seconds from 0 to {threading.TIMEOUT_MAX:.0f}", given)
+    return given
 
 
 def fields(given: Mapping[str, Any]) -> Json:
