@@ -146,10 +146,10 @@ def test_callbacks_of_the_sandbox_and_of_the_call(cloche):
         sandbox.start(["echo", "f"], on_stdout=other.extend).wait()
         with sandbox.start(["sh", "-c", "echo g; echo h"], stream=True) as p:  # then all of it is the reader's
             assert b"".join(data for _, data in p.output()) == b"g\nh\n" and p.wait().stdout == "g\nh\n"
-        with sandbox.start(["echo", "i"]) as p, pytest.raises(cloche.OptionError, match="stream=True") as why:
-            next(p.output())
-        assert (why.value.option, why.value.allowed) == ("stream", "True")
-        p.wait()
+        plain = sandbox.start(["echo", "i"])
+        with pytest.raises(cloche.OptionError, match="stream=True") as why:
+            next(plain.output())
+        assert plain.wait().success and (why.value.option, why.value.allowed) == ("stream", "True")
     assert (mine, other) == (b"a\nd\ni\n", b"c\nf\n")
 
     async def main():

@@ -167,8 +167,10 @@ class Work:
             last = eof and at + PAYLOAD >= len(view)
             await self.ask("stdin", {"call": call, "eof": last}, bytes(view[at:at + PAYLOAD]))
 
-    def source(self, stdin: Any) -> Any:
-        """What `feed` reads a call's stdin from."""
+    def source(self, stdin: Any, may_write: bool) -> Any:
+        """What `feed` reads a call's stdin from; True, if that may be, when its process is written to."""
+        if stdin is None or stdin is False or (stdin is True and may_write):
+            return stdin or None
         if isinstance(stdin, (str, bytes, bytearray, memoryview)):
             return octets(stdin, "stdin")
         if not any(hasattr(stdin, a) for a in ("read", "__iter__", *(("__aiter__",) if self.loop else ()))):

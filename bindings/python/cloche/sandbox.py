@@ -13,7 +13,7 @@ from .client import LIVE, Frame, Mailbox, client
 from .errors import Closed, NotFound, OptionError, ProtocolError, SandboxError
 from .options import ONLY_CALLS, Bytes, CallOptions, Callbacks, OneShot, Options, Path
 from .types import Address, ExecutionResult, FileInfo, Json, SandboxFault, SetupResult, Snapshot, read
-from .values import absolute, fields, octets, plain, seconds, words
+from .values import absolute, fields, named, octets, plain, seconds, terminal, words
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -74,7 +74,7 @@ class SandboxCore:
     async def _ask(self, op: str, payload: Optional[bytes] = None, each: Optional[Callable[[Frame], Any]] = None, room: int = 0,
                    **given: Any) -> Json:
         work = self._at()
-        return await work.ask(op, {"sandbox": self._number, **{k: plain(v, k) for k, v in given.items()}}, payload, each, work.mailbox(room))
+        return await work.ask(op, {"sandbox": self._number, **named(given)}, payload, each, work.mailbox(room))
 
     @both
     async def run_code(self, code: str, language: str = "python", **options: Unpack[CallOptions]) -> ExecutionResult:
@@ -95,15 +95,8 @@ class SandboxCore:
         for name in given.keys() - known.keys():
             raise OptionError(f"a call has no option {name}", option=name, allowed=", ".join(known))
         events = Events(*(given.pop(k, self._callbacks[k]) for k in ("on_stdout", "on_stderr")))
-        stdin, pty = given.pop("stdin", None), given.pop("pty", None)
-        size: Any = (24, 80) if pty is True else pty
-        if isinstance(size, (tuple, list)) and len(cast("List[Any]", size)) == 2:
-            pty = dict(zip(("rows", "cols"), cast("List[Any]", size)))
-        if stdin is False or stdin is None:
-            stdin = None
-        elif stdin is not True or not may_write:
-            stdin = work.source(stdin)
-        given.update(more, sandbox=self._number, stream=stream or events.wanted, pty=pty or None, stdin=None if stdin is None else True)
+        stdin, pty = work.source(given.pop("stdin", None), may_write), terminal(given.pop("pty", None))
+        given.update(more, sandbox=self._number, stream=stream or events.wanted, pty=pty, stdin=stdin is not None or None)
         return events, stdin, fields(given)
 
     async def _call(self, op: str, payload: bytes, options: CallOptions, **more: Any) -> ExecutionResult:
@@ -152,7 +145,8 @@ class SandboxCore:
         """What there is below a directory of the workspace, sorted by path. Symbolic links are shown, not followed. More than 100,000 raises
         TooLarge."""
         found: List[FileInfo] = []
-        await self._ask("list_files", each=lambda frame: found.extend(read(List[FileInfo], frame.head, "files")), path=None if path == "" else path, recursive=recursive)
+        each: Callable[[Frame], None] = lambda frame: found.extend(read(List[FileInfo], frame.head, "files"))
+        await self._ask("list_files", each=each, path=None if path == "" else path, recursive=recursive)
         return found
 
     @both
@@ -281,7 +275,7 @@ class ProcessCore:
         return self._events.checked(self._result)
 
     async def _ask(self, op: str, **given: Any) -> Json:
-        return await self._work.ask(op, {"call": self.id, **{k: plain(v, k) for k, v in given.items()}})
+        return await self._work.ask(op, {"call": self.id, **named(given)})
 
     @both
     async def kill(self) -> None:

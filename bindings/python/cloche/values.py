@@ -60,9 +60,20 @@ def seconds(given: Any, name: str) -> float:
     return given
 
 
+def named(given: Mapping[str, Any]) -> Json:
+    """Fields of a request."""
+    return {k: plain(v, k) for k, v in given.items()}
+
+
 def fields(given: Mapping[str, Any]) -> Json:
-    """What a request is asked with, of what was given."""
-    return {k: plain(v, k) for k, v in given.items() if v is not None}
+    """Those that were given."""
+    return named({k: v for k, v in given.items() if v is not None})
+
+
+def terminal(pty: Any) -> Any:
+    """The size of one, as requests have it."""
+    pair = (24, 80) if pty is True else cast("List[Any]", pty) if isinstance(pty, (tuple, list)) else ()
+    return dict(zip(("rows", "cols"), pair)) if len(pair) == 2 else cast(Any, pty) or None
 
 
 def absolute(file: Any) -> Any:
