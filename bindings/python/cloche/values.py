@@ -85,15 +85,13 @@ def words(argv: Any) -> bytes:
     """A command as the protocol wants it: each word ended by NUL."""
     if isinstance(argv, (str, bytes)) or not isinstance(argv, Iterable) or not (listed := list(cast("Iterable[Any]", argv))):
         raise wrong("argv", "a list of words", argv)
-    return b"".join(word(w) + b"\0" for w in listed)
+    return b"".join(map(word, listed))
 
 
 def word(given: Any) -> bytes:
-    try:
+    with suppress(TypeError, UnicodeError):
         if b"\0" not in (coded := os.fsencode(given)):
-            return coded
-    except (TypeError, UnicodeError):
-        pass
+            return coded + b"\0"
     raise wrong("argv", "a list of bytes, paths and strings of Unicode without NUL", given)
 
 
