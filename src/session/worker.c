@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -55,6 +56,36 @@ void worker_fail(struct worker *w, uint64_t id, const struct err *why)
 
 	ses_error_err(&e, why);
 	worker_refuse(w, id, &e);
+}
+
+/* Is that path of a request the one that an error is about? It begins with it: as it was read, or,
+ * where that failed, as it was given. */
+static bool about(const struct err *why, const char *path)
+{
+	char read[SES_PATH_CAP];
+	struct err e;
+	const char *said = ses_path(path, read, &e) == 0 ? read : path;
+	size_t n = strlen(said);
+
+	return strncmp(why->msg, said, n) == 0 && why->msg[n] == ':';
+}
+
+/* Of an operation on a path, or on two. */
+static void fail_path(struct worker *w, const struct request *r, const struct err *why)
+{
+	const char *path = request_str(r, "path"), *to = request_str(r, "to");
+	struct ses_error e;
+
+	ses_error_err(&e, why);
+	if (e.type == SES_PATH) {
+		snprintf(e.option, sizeof(e.option), "%s",
+			 to && about(why, to) && !about(why, path) ? "to" : "path");
+		snprintf(
+			e.allowed, sizeof(e.allowed),
+			"a path relative to the workspace, without \"..\" and symbolic links, to what the "
+			"operation is for");
+	}
+	worker_refuse(w, r->id, &e);
 }
 
 /* Refuses the operation when the loop wants it given up. */
@@ -142,7 +173,7 @@ static void op_write(struct worker *w, const struct request *r)
 	w->n_writes++;
 	if (ses_write_open(&w->place, request_str(r, "path"),
 			   (mode_t)request_int(r, "mode", SES_MODE_FILE), &f->file, &e) < 0) {
-		worker_fail(w, r->id, &e);
+		fail_path(w, r, &e);
 		drop_writing(w, f);
 		return;
 	}
@@ -162,7 +193,7 @@ static void op_read(struct worker *w, const struct request *r)
 	if (ses_read_open(&w->place, request_str(r, "path"), (uint64_t)request_int(r, "offset", 0),
 			  length < 0 ? UINT64_MAX : (uint64_t)length,
 			  (uint64_t)request_int(r, "max_bytes", SES_READ_MAX), &f, &e) < 0) {
-		worker_fail(w, r->id, &e);
+		fail_path(w, r, &e);
 		return;
 	}
 	while ((n = ses_read_data(&f, chunk, sizeof(chunk), &e)) > 0) {
@@ -174,7 +205,7 @@ static void op_read(struct worker *w, const struct request *r)
 			return;
 	}
 	if (n < 0)
-		worker_fail(w, r->id, &e);
+		fail_path(w, r, &e);
 	else
 		worker_done(w, r->id, json_pack("{s:I}", "size", (json_int_t)f.size));
 }
@@ -200,7 +231,7 @@ static void op_list(struct worker *w, const struct request *r)
 
 	if (ses_list(&w->place, path ? path : "", request_bool(r, "recursive", true), &list, &e) <
 	    0) {
-		worker_fail(w, r->id, &e);
+		fail_path(w, r, &e);
 		json_decref(files);
 		return;
 	}
@@ -232,7 +263,7 @@ static void op_stat(struct worker *w, const struct request *r)
 	json_t *file;
 
 	if (ses_stat(&w->place, request_str(r, "path"), &f, &e) < 0) {
-		worker_fail(w, r->id, &e);
+		fail_path(w, r, &e);
 		return;
 	}
 	file = file_json(&f);
@@ -254,7 +285,7 @@ static void op_change(struct worker *w, const struct request *r)
 		rc = ses_rename(&w->place, path, request_str(r, "to"),
 				request_bool(r, "replace", true), &e);
 	if (rc < 0)
-		worker_fail(w, r->id, &e);
+		fail_path(w, r, &e);
 	else
 		worker_done(w, r->id, NULL);
 }

@@ -48,6 +48,8 @@ struct ses_workspace {
 	uid_t uid;
 	gid_t gid;
 };
+/* Normalises a path from outside. */
+int ses_path(const char *text, char ret[SES_PATH_CAP], struct err *e);
 
 /* Looks at the directory. */
 int ses_workspace(int dirfd, struct ses_workspace *ret, struct err *e);

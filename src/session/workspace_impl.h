@@ -20,8 +20,6 @@ void ses_return(struct ses_as *as); /* keeps errno */
 #define SES_AS_OWNER(w)                                                                            \
 	struct ses_as as_owner __attribute__((cleanup(ses_return), unused)) = ses_become(w)
 
-/* Normalises a path from outside. */
-int ses_path(const char *text, char ret[SES_PATH_CAP], struct err *e);
 /* Fills *e from errno: the kinds of workspace.h. Returns -1. */
 int ses_fail(struct err *e, const char *path);
 /* As err_set, with the path in front. */
