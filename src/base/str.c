@@ -392,13 +392,14 @@ const char *str_printable(char *dst, size_t cap, const char *s)
 
 #define WORD_MAX 48
 
-/* A letter left out, doubled or swapped is a slip more often than a wrong one is: of as many edits,
- * those count less. */
+/* A letter left out or swapped is a slip more often than a wrong one is, and that more often than
+ * one too many: of as many edits, those count less. */
 #define EDIT 64U
 #define REPLACE (EDIT + 1)
+#define DELETE (EDIT + 2)
 
-/* Edits (insert, delete, replace, swap of neighbours) from a to b, in any case of letters, EDIT
- * each, and one more for each replaced. Both at most WORD_MAX long. */
+/* Edits (insert, delete, replace, swap of neighbours) from a to b, in any case of letters. Both at
+ * most WORD_MAX long. */
 static size_t distance(const char *a, size_t na, const char *b, size_t nb)
 {
 	unsigned short rows[3][WORD_MAX + 1];
@@ -409,13 +410,13 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb)
 		unsigned short *cur = rows[i % 3], *one = rows[(i + 2) % 3],
 			       *two = rows[(i + 1) % 3];
 
-		cur[0] = (unsigned short)(i * EDIT);
+		cur[0] = (unsigned short)(i * DELETE);
 		for (size_t j = 1; j <= nb; j++) {
 			char x = lower(a[i - 1]), y = lower(b[j - 1]);
 			unsigned best = one[j - 1] + (x != y ? REPLACE : 0);
 
-			if (one[j] + EDIT < best)
-				best = one[j] + EDIT;
+			if (one[j] + DELETE < best)
+				best = one[j] + DELETE;
 			if (cur[j - 1] + EDIT < best)
 				best = cur[j - 1] + EDIT;
 			if (i > 1 && j > 1 && x == lower(b[j - 2]) && lower(a[i - 2]) == y &&

@@ -56,5 +56,5 @@ size_t str_utf8(const void *data, size_t n, uint32_t *ret_cp);
 const char *str_printable(char *dst, size_t cap, const char *s);
 
 /* The entry of `words` (NULL-terminated) nearest to `s` by edit distance, or begun by it, when it
- * is near enough to suggest, else NULL. Of two as near, the one of which no letter is another. */
+ * is near enough to suggest, else NULL. Of two as near, the one that has all letters of `s`. */
 const char *str_nearest(const char *s, const char *const *words);

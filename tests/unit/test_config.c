@@ -30,7 +30,7 @@ END_TEST
 START_TEST(a_wrong_file_opens_nothing)
 {
 	config("defaults:\n  memory: 5\n");
-	refuses("{}", SES_OPTION, "");
+	refuses("{}", SES_OPTION, "cloche.yaml");
 	ck_assert_ptr_nonnull(strstr(e.message, "/config/cloche.yaml:2:3: no key \"memory\""));
 }
 END_TEST

@@ -398,11 +398,16 @@ START_TEST(what_a_download_says)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		ses_options_say(rows[i].told, out, sizeof(out));
 		ck_assert_str_eq(out, rows[i].open);
-		ses_options_say_setup(rows[i].told, out, sizeof(out));
+		ses_options_say_setup(rows[i].told, false, out, sizeof(out));
 		ck_assert_str_eq(out, rows[i].setup);
 	}
 	ses_options_say(rows[0].told, few, sizeof(few));
 	ck_assert_str_eq(few, "imag");
+	/* A set-up that was asked for with a deadline of its own; a download's is still the option's. */
+	ses_options_say_setup("the deadline passed (--timeout)", true, out, sizeof(out));
+	ck_assert_str_eq(out, "setup: the deadline passed (timeout_s)");
+	ses_options_say_setup(rows[0].told, true, out, sizeof(out));
+	ck_assert_str_eq(out, rows[0].setup);
 }
 END_TEST
 

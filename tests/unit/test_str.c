@@ -485,7 +485,7 @@ START_TEST(nearest_edges)
 {
 	static const char *const none[] = { NULL };
 	static const char *const ties[] = { "aaab", "aaac", NULL };
-	static const char *const slips[] = { "save", "serve", NULL };
+	static const char *const slips[] = { "save", "serve", NULL }, *const few[] = { "rm", "run", NULL };
 	static const char *const edits[] = { "abxcdgef", "abcdef", NULL };
 	char longest[60];
 	const char *words[] = { longest, NULL };
@@ -495,7 +495,8 @@ START_TEST(nearest_edges)
 	ck_assert_ptr_null(str_nearest("x", none));
 	ck_assert_str_eq(str_nearest("aaad", ties), "aaab");
 	ck_assert_str_eq(str_nearest("aaac", ties), "aaac");
-	/* A letter left out, too many or swapped, before one that is another; a word begun is one with letters left out. */
+	/* A letter left out or swapped, before one that is another, before one too many; a word begun is one with letters left out. */
+	ck_assert_str_eq(str_nearest("rum", few), "run");
 	ck_assert_str_eq(str_nearest("srve", slips), "serve");
 	ck_assert_str_eq(str_nearest("serrve", slips), "serve");
 	ck_assert_str_eq(str_nearest("sevre", slips), "serve");
