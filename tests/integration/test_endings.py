@@ -49,12 +49,16 @@ def test_oom_control_below_the_cap(box, probe, how):
 def test_oom_by_files_in_shm_names_it(box, probe):
     path = probe.path("memory")
     args = ("--memory", "64m", "--shm-size", "60m", *probe.mount)
-    r = box(*args, "sh", "-c", f"{path} file 50 0 /dev/shm/f && {path} gradual 40 3000")
+    fill = f"{path} file 50 0 /dev/shm/f && {path} gradual 40 3000"
+    r = box(*args, "sh", "-c", fill)
     if r.o["limits"]["memory"]["rung"] == "supervised":  # says of itself that it sees no file in memory; those have sizes of their own
         check(r, 0, None)
         return
-    o = check(r, 137, "oom")
-    assert o.fault["filled_by"] in ("shm", "tmpfs"), o.fault  # one counter of the kernel for both
+    # One counter of the kernel for both. Where all of a box is killed at once, a busy machine may look too late: it says then that it does not know.
+    told = [check(r, 137, "oom").fault["filled_by"]]
+    while told[-1] is None and len(told) < 5:
+        told.append(check(box(*args, "sh", "-c", fill), 137, "oom").fault["filled_by"])
+    assert told[-1] in ("shm", "tmpfs"), told
     check(box(*args, path, "file", "40", "0", "/dev/shm/f"), 0, None)
 
 
