@@ -29,6 +29,8 @@ def test_scenario(cloche, image, file, scenario, face):
     for need in scenario.get("needs", []):
         if need == "root" and not boxlib.IS_ROOT or need == "user" and boxlib.IS_ROOT:
             pytest.skip(f"needs {'root' if need == 'root' else 'an unprivileged caller'}")
+        if need == "address_space" and boxlib.sanitized():
+            pytest.skip("needs an address space that a sanitizer has not taken")
         if need.startswith("device:") and not os.path.exists(need[7:]):
             pytest.skip(f"needs {need}")
         if need.startswith("image:") and need not in cloche.loaded:

@@ -4,6 +4,7 @@ Each call has a hang guard: a test that waits for ever would take the whole run 
 measures nothing; a test that cares about time compares two runs.
 """
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -65,6 +66,12 @@ class Result:
     def __repr__(self):
         shown = " ".join(map(str, self.argv[1:]))
         return f"<cloche {shown}: rc={self.rc} out={self.out[:2000]!r} err={self.err[:2000]!r}>"
+
+
+@functools.cache
+def sanitized():
+    """Is the program built with the address sanitizer, which reserves terabytes of addresses before its first line runs?"""
+    return b"__asan_init" in pathlib.Path(CLOCHE).read_bytes()
 
 
 def base_env():
