@@ -75,6 +75,8 @@ mutant("set-id bits by open", (BUILD, "put_if(b, BPF_JSET, SC_OPEN_CREATES, chec
 mutant("TIOCSTI", (BUILD, "0x5412 /* TIOCSTI", "0 /* TIOCSTI"), tests=["unit:seccomp"])
 mutant("TIOCLINUX", (BUILD, "0x541C /* TIOCLINUX", "0 /* TIOCLINUX"), tests=["unit:seccomp"])
 mutant("TIOCSETD", (BUILD, "0x5423 /* TIOCSETD", "0 /* TIOCSETD"), tests=["unit:seccomp"])
+mutant("leases", (BUILD, "1024 /* F_SETLEASE */,\n\t\t   1040 /* F_SETDELEG */", "1040"), tests=["unit:seccomp"])
+mutant("delegations", (BUILD, "1024 /* F_SETLEASE */,\n\t\t   1040 /* F_SETDELEG */", "1024"), tests=["unit:seccomp"])
 mutant("namespaces by clone", (BUILD, "put_if(b, BPF_JSET, SC_NS_FLAGS,", "put_if(b, BPF_JSET, 0,"), tests=[S + "test_syscalls.py::test_refused"])
 mutant("namespaces by unshare", (BUILD, "put_if(b, BPF_JSET, ~SC_UNSHARE_OK,", "put_if(b, BPF_JSET, 0,"),
        tests=[S + "test_syscalls.py::test_refused"])
@@ -432,6 +434,9 @@ mutant("a change is known by its size", (CHANGES, "x->ctime == y->ctime && ", ""
 mutant("changes within a tick", (CHANGES, "\ttree_settle(dirfd, &c->before);\n", ""), tests=["unit:changes"], who="root")
 mutant("a replacement that fails stays half done", (WREPLACE, "move_back(was, n, r->old, top) < 0 ? stuck(r, e) : -1;", "-1;"),
        tests=["unit:workspace_tree"], who="root")
+mutant("what was replaced is removed last", (WREPLACE, "ses_remove_tree(fd, OLD) < 0", "ses_remove_tree(fd, PUT) < 0"), tests=["unit:workspace_tree"])
+mutant("a fork has what its owner may not read", ("src/session/workspace_copy.c", "\tSES_AS_OWNER(from);\n", ""), tests=["unit:workspace_tree"],
+       who="root")
 mutant("archives of files may have anything", ("src/image/unpack.c", "check_plain(dir, name, en, e) < 0", "check_plain(dir, name, en, e) < -1"),
        tests=[I + "test_snapshot.py::test_refused"], image=True)
 mutant("archives of files have no size", ("src/prog/image_snapshot.c", ".bytes = room(max),", ".bytes = room(img_unpack_default.bytes),"),
@@ -457,6 +462,15 @@ mutant("frames may be nested as deep as they like", (f"{SERVE}/frame.c", "depth 
 mutant("anything of cloche's own can be a workspace",
        ("src/box/mount_rules.c", "if (at == path || strncmp(at - 1, owner, sizeof(owner) - 1) != 0)", "if (at == path)"),
        tests=["unit:mount_rules"])
+mutant("all calls together keep what they like", (f"{SERVE}/output.c", "o->s->stored_bytes >= SES_STORED_BYTES", "false"), tests=["unit:output"])
+mutant("a set-up that is cancelled is killed before its box",
+       (f"{SERVE}/setup.c", "child_end(u->pidfd); /* whoever", "child_kill(u->pidfd); /* whoever"),
+       tests=[I + "test_serve_setup.py::test_who_makes_it_is_asked_and_not_killed"], image=True)
+mutant("a set-up's variables are its maker's", (f"{SERVE}/setup.c", "stpcpy(stpcpy(at, SETUP_ENV), o->env[i])", "stpcpy(at, o->env[i])"),
+       tests=[I + "test_serve_setup.py::test_the_commands_variables_are_its_own"], image=True)
+mutant("a session's variables are a set-up's",
+       (f"{SERVE}/setup.c", "if (strncmp(environ[i], SETUP_ENV, strlen(SETUP_ENV)) != 0)", "if (*environ[i])"),
+       tests=[I + "test_serve_setup.py::test_the_commands_variables_are_its_own"], image=True)
 # ---- options of a sandbox, and their configuration ----
 OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"
 mutant("a mount's path holds another mount", (OREAD, "if (strchr(src, ':') || strchr(dst, ':'))", "if (false)"), tests=["unit:options"])
@@ -483,6 +497,8 @@ mutant("close waits for a call that nobody asks for", (f"{SERVE}/call.c",
        tests=[HELD + "close_does_not_wait_for_a_call_that_nobody_asks_for[has ended]"], image=True)
 mutant("a cancel needs room", (f"{SERVE}/call.c", "(void)shutdown(c->control, SHUT_WR);", ";"),
        tests=[HELD + "a_cancel_finds_its_way_through_any_number_of_orders"], image=True)
+mutant("the last signal is none", (f"{SERVE}/call.c", "c->signals && sig <= 64", "c->signals && sig < 64"),
+       tests=[HELD + "the_last_signal_is_one_too"], image=True)
 mutant("a sandbox's options are a line, whatever their size", (f"{SERVE}/serve.c", "json_dumpb(info, NULL, 0, JSON_COMPACT) < FRAME_LINE_MAX - 128", "true"),
        tests=[HELD + "options_as_large_as_a_line_do_not_end_the_session"], image=True)
 mutant("no descriptor is kept for what finds none", (f"{SERVE}/port.c", "|| s->spare < 0)", "|| true)"),

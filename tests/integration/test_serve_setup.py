@@ -3,7 +3,9 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import textwrap
 import threading
 import uuid
@@ -76,14 +78,52 @@ def test_a_cancelled_one_is_gone_when_that_is_told(serve):
     assert serve.answer(m)["error"]["type"] == "cancelled" and "error" not in serve.ask("close", sandbox=sb)
 
 
-def test_the_commands_variables_are_its_own(serve, home):
-    """They say nothing to the programs that make the layer: not where it is kept, nor what a loader is to load."""
+def of_its_own(serve, verb):
+    """The children of the session that run this verb."""
+    found = []
+    for p in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            parent = int(pathlib.Path("/proc", p, "stat").read_text(errors="replace").rsplit(")", 1)[1].split()[1])
+            words = pathlib.Path("/proc", p, "cmdline").read_bytes().split(b"\0")
+            if parent == serve.p.pid and words[1:2] == [verb]:
+                found.append(int(p))
+    return found
+
+
+def waiting(pid):
+    """Signals that the process was sent and has not taken."""
+    said = re.search(r"^ShdPnd:\t(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)
+    return {s for s in (signal.SIGTERM, signal.SIGINT) if int(said[1], 16) >> (s - 1) & 1}
+
+
+def test_who_makes_it_is_asked_and_not_killed(serve):
+    """It ends its box before it ends: the death of both at once would be told before the box is gone."""
+    sb = serve.ask("open")["sandbox"]
+    m = serve.request("setup", sandbox=sb, command="trap '' TERM INT HUP; echo up; while :; do sleep 0.2; done", stream=True)
+    assert serve.wait_event(m, "stdout")[1] == b"up\n"
+    maker, = of_its_own(serve, b"setup")
+    os.kill(maker, signal.SIGSTOP)
+    try:
+        assert waiting(maker) == set()
+        c = serve.request("cancel", call=m)
+        assert boxlib.wait_for(lambda: waiting(maker) == {signal.SIGTERM, signal.SIGINT})
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(maker, signal.SIGCONT)
+    assert "error" not in serve.answer(c) and serve.answer(m)["error"]["type"] == "cancelled"
+    assert of_its_own(serve, b"setup") == [] and "error" not in serve.ask("close", sandbox=sb)
+
+
+def test_the_commands_variables_are_its_own(leftovers, home):
+    """They say nothing to the programs that make the layer: not where it is kept, nor what a loader is to load. Nor do the session's own say anything
+    to the command, by whatever names."""
     elsewhere = home.home / "elsewhere"
     says = {"CLOCHE_HOME": str(elsewhere), "XDG_DATA_HOME": str(elsewhere), "LD_LIBRARY_PATH": str(elsewhere), "MANY": "a\nb = c"}
-    done = serve.ask("open", options={"env": says, "setup": "printenv -0 >/opt/deps/env"})
-    assert done["fault"] is None, done
-    got = serve.run(done["sandbox"], "cat", "/opt/deps/env")["stdout"].decode().split("\0")
-    assert {f"{k}={v}" for k, v in says.items()} <= set(got) and not any(v.startswith("CLOCHE_SETUP") for v in got)
+    with serving.Serve(env={**boxlib.base_env(), **home.env, "CLOCHE_SETUP_ENV_PLANTED": "1"}) as s:
+        done = s.ask("open", options={"env": says, "setup": "printenv -0 >/opt/deps/env"})
+        assert done["fault"] is None, done
+        got = s.run(done["sandbox"], "cat", "/opt/deps/env")["stdout"].decode().split("\0")
+    assert {f"{k}={v}" for k, v in says.items()} <= set(got) and not any("SETUP_ENV" in v or "PLANTED" in v for v in got)
     assert not elsewhere.exists()
 
 

@@ -385,6 +385,14 @@ START_TEST(arguments)
 		ck_assert_uint_eq(ask(arch, &p, "ioctl", 0, high << 32 | 0x541C, 0, 0), eperm);
 	}
 	ck_assert_uint_eq(ask(arch, &p, "ioctl", 0, 0x5401, 0, 0), allow); /* TCGETS */
+	/* What holds up others is refused; what asks for it is not, nor is another lock. */
+	for (uint64_t high = 0; high < 3; high++) {
+		ck_assert_uint_eq(ask(arch, &p, "fcntl", 0, high << 32 | 1024, 1, 0), eperm); /* F_SETLEASE */
+		ck_assert_uint_eq(ask(arch, &p, "fcntl", 0, high << 32 | 1040, 1, 0), eperm); /* F_SETDELEG */
+	}
+	ck_assert_uint_eq(ask(arch, &p, "fcntl", 0, 1025, 0, 0), allow); /* F_GETLEASE */
+	ck_assert_uint_eq(ask(arch, &p, "fcntl", 0, 1039, 0, 0), allow); /* F_GETDELEG */
+	ck_assert_uint_eq(ask(arch, &p, "fcntl", 0, 6, garbage, 0), allow); /* F_SETLK */
 	/* A mode that nothing reads may be any rubbish. */
 	ck_assert_uint_eq(ask(arch, &p, "openat", 0, 0, 02000000, 06777), allow);
 	ck_assert_uint_eq(ask(arch, &p, "openat", 0, 0, 0100 | 1, 0644), allow);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -382,6 +383,72 @@ START_TEST(replacing_raced)
 }
 END_TEST
 
+/* What stands there, or nothing yet, and then the old files in any case. */
+static void old_files(void)
+{
+	ses_remove(&w, "d", true, &e);
+	ses_remove(&w, "f", false, &e);
+	ck_assert(mkdirat(rootfd, "old", 0755) == 0 || errno == EEXIST);
+	put(rootfd, "old/x", "old");
+	put(rootfd, "f", "old");
+	put(rootfd, "x", "old");
+	ck_assert_str_eq(list(), "f old old/x x");
+}
+
+/* Replaces them in a process that is killed where it begins or ends its n-th system call, counted together. False when it came to its end. */
+static bool killed_at(unsigned n)
+{
+	struct ses_replace r;
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0 || raise(SIGSTOP) != 0)
+			_exit(1);
+		begin(&r);
+		_exit(ses_replace_end(&r, &e) == 0 && ses_replace_drop(&r, &e) == 0 ? 0 : 2);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	while (WIFSTOPPED(status) && n-- > 0) {
+		ck_assert_int_eq(ptrace(PTRACE_SYSCALL, pid, NULL, NULL), 0);
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	}
+	if (WIFSTOPPED(status)) {
+		stop(pid);
+		return true;
+	}
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status 0x%x", (unsigned)status);
+	return false;
+}
+
+/* Wherever it is killed, whoever comes next finds all that was or all that was to be, and nothing of the draft. */
+START_TEST(replacing_killed)
+{
+	unsigned as_it_was = 0, replaced = 0, drafts = 0, n = 0;
+	bool killed;
+
+	do {
+		char text[16] = "";
+		bool is_new;
+
+		old_files();
+		killed = killed_at(n++);
+		drafts += ses_replace_left(rootfd);
+		ses_replace_recover(&w);
+		is_new = strcmp(list(), "d d/g f") == 0;
+		ck_assert_msg(is_new || strcmp(list(), "f old old/x x") == 0, "killed at %u: %s", n - 1, list());
+		ck_assert_int_eq(fd_read_file_at(rootfd, "f", text, sizeof(text)), 3);
+		ck_assert_str_eq(text, is_new ? "new" : "old");
+		ck_assert(!ses_replace_left(rootfd));
+		ck_assert_msg(is_new || !replaced, "killed at %u it is as it was again", n - 1);
+		*(is_new ? &replaced : &as_it_was) += 1;
+	} while (killed);
+	ck_assert_uint_gt(as_it_was, 20);
+	ck_assert_uint_gt(replaced, 20);
+	ck_assert_uint_gt(drafts, 40);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -391,6 +458,7 @@ static void fill(TCase *tc)
 	tcase_add_loop_test(tc, replacing, 0, 2);
 	tcase_add_test(tc, replacing_fails);
 	tcase_add_test(tc, replacing_raced);
+	tcase_add_test(tc, replacing_killed);
 }
 
 int main(void)
