@@ -389,7 +389,8 @@ static void on_in(void *ctx, unsigned events)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		if (frame_begun(&s->in)) {
+		/* Of a client that is gone with answers on their way, not all was read. */
+		if (frame_begun(&s->in) && !s->unread && s->in_src.events & EPOLLIN) {
 			ses_error_set(&e, SES_PROTOCOL, "the input ended within a frame");
 			fatal(s, &e);
 		}

@@ -243,6 +243,29 @@ def test_a_client_that_does_not_read_stops_the_command_and_costs_no_memory():
         s.reader.start()
 
 
+@pytest.mark.parametrize("what", ["whole frames", "the rest of one"])
+def test_what_was_not_read_for_want_of_room_is_no_broken_frame(ws, what):
+    """A client that takes no answers has gone: that is the end of a session as any other."""
+    with serving.Serve(reads=False, hello=False) as s:
+        s.send({"id": 1, "op": "hello", "protocol": 1})
+        s.send({"id": 2, "op": "open", "options": {"workspace": str(ws), "env": {"A": "x" * 60000}}})
+        assert "error" not in s.frame()[0] and "error" not in s.frame()[0]
+        if what == "whole frames":
+            s.raw(b'{"id":3,"op":"info","sandbox":1}\n' * 50)  # with 3 MB of answers, of which it holds 1
+        else:
+            run = {"id": 3, "op": "run", "sandbox": 1, "stream": True, "argv": ["sh", "-c", "while head -c 100000 /dev/zero; do echo >>done; done"]}
+            s.raw(json.dumps(run).encode() + b'\n{"id":4,')
+            told, last = ws / "done", [-1, 0]
+
+            def stands():
+                last[:] = last[1], told.stat().st_size if told.exists() else 0
+                return last[0] == last[1] > 10
+
+            assert boxlib.wait_for(stands, every=0.5)
+            s.raw(b'"op":"info"}\n')
+        assert s.close() == 0
+
+
 def test_much_for_a_client_that_is_quick(serve, sandbox):
     """What has to wait for room goes on when there is some again, however often."""
     for _ in range(4):
