@@ -10,6 +10,7 @@ import time
 
 import boxlib
 import pytest
+import serving
 from test_userns_forbidden import TESTER, doctor_row
 
 INSTALLED = "/usr/local/bin/cloche"
@@ -105,5 +106,42 @@ def test_a_box_under_a_profile(box):
         r = box("-q", "--apparmor", "no-passwd", "--", "sh", "-c", script, json=False)
         assert r.out == b"no-passwd (enforce)\n", r
         assert box("-q", "--apparmor", "no-such-profile", "--", "echo", "ran", json=False).rc == 125
+    finally:
+        load(NO_SHADOW, remove=True)
+
+
+PYTHON = """
+import os
+print(open("/proc/self/attr/apparmor/current").read().strip())
+for path in "/etc/group", "/etc/passwd", "mine":
+    try:
+        print(path, len(open(path).read()) > 0)
+    except PermissionError:
+        print(path, "refused")
+"""
+
+
+def test_a_session_under_a_profile(ws):
+    """Every call of a sandbox with the option is under it, and no other: not the sandbox beside it, nor the files that are worked with from outside."""
+    (ws / "mine").write_text("1")
+    load(NO_SHADOW)
+    try:
+        with serving.Serve() as s:
+            free, held = s.open(workspace=str(ws)), s.open(workspace=str(ws), apparmor="no-passwd")
+            fork = s.ask("fork", sandbox=held)["sandbox"]
+            for sb, label, passwd in ((free, "unconfined", True), (held, "no-passwd (enforce)", "refused"), (fork, "no-passwd (enforce)", "refused")):
+                want = f"{label}\n/etc/group True\n/etc/passwd {passwd}\nmine True\n".encode()
+                for _ in range(2):
+                    r = s.code(sb, PYTHON)
+                    assert (r["stdout"], r["fault"]) == (want, None), r
+                n = s.request("start", sandbox=sb, argv=["python3", "-c", PYTHON])
+                assert "error" not in s.answer(n) and s.result(s.request("wait", call=n))["stdout"] == want
+            assert s.run(held, "sh", "-c", "echo 2 >made")["files"][0]["path"] == "made"
+            assert s.ask("stat", sandbox=held, path="made")["file"]["size"] == 2
+            # One that is not loaded runs nothing, and the others go on.
+            missing = s.ask("open", options={"apparmor": "no-such-profile"})
+            r = s.run(missing["sandbox"], "sh", "-c", "echo ran")
+            assert r["fault"]["type"] == "startup_failed" and "no-such-profile is not loaded" in r["fault"]["message"] and r["stdout"] == b"", r
+            assert s.run(held, "cat", "/proc/self/attr/apparmor/current")["stdout"] == b"no-passwd (enforce)\n"
     finally:
         load(NO_SHADOW, remove=True)
