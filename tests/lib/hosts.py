@@ -15,7 +15,7 @@ import tempfile
 import boxlib
 
 USER = 12345
-ENV = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8"}
+ENV = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", **boxlib.no_leak_check()}
 STEP_DOWN = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
 
 # Docker's defaults, from its documentation: capabilities, and what it hides or makes read-only.
@@ -181,5 +181,6 @@ def in_a_box():
     """cloche in a box of cloche."""
     def argv(place):
         step = [] if place.caller == "root" else STEP_DOWN
-        return [*step, place.program, "run", "-q", "-v", os.path.dirname(place.program) + ":/cloche:ro", "--", "/cloche/cloche"]
+        more = [f"--env={k}={v}" for k, v in boxlib.no_leak_check().items()]
+        return [*step, place.program, "run", "-q", *more, "-v", os.path.dirname(place.program) + ":/cloche:ro", "--", "/cloche/cloche"]
     return Host(runtime=argv)

@@ -320,7 +320,7 @@ def test_locks_stand_before_anything_foreign_runs(probe, public):
     log = public / "trace"
     calls = "trace=execve,execveat,seccomp,prctl,landlock_restrict_self"
     r = subprocess.run(["strace", "-f", "-qq", "-o", str(log), "-e", calls, boxlib.CLOCHE, "run", *probe.mount, "--", attack.PROBE, "fds"],
-                       env=boxlib.base_env() | {"ASAN_OPTIONS": "detect_leaks=0"}, capture_output=True, timeout=60)  # no leak check under a tracer
+                       env=boxlib.base_env() | boxlib.no_leak_check(), capture_output=True, timeout=60)
     assert r.returncode == 0, r
     rows = [line.split(maxsplit=1) for line in log.read_text(errors="replace").splitlines()]
     execs = [i for i, (_, call) in enumerate(rows) if call.startswith("execve")]
