@@ -462,6 +462,20 @@ mutant("frames may be nested as deep as they like", (f"{SERVE}/frame.c", "depth 
 mutant("anything of cloche's own can be a workspace",
        ("src/box/mount_rules.c", "if (at == path || strncmp(at - 1, owner, sizeof(owner) - 1) != 0)", "if (at == path)"),
        tests=["unit:mount_rules"])
+mutant("a client that takes no answers has sent half a frame", (f"{SERVE}/serve.c", " && !s->unread && s->in_src.events & EPOLLIN", ""),
+       tests=[I + "test_serve_hard.py::test_what_was_not_read_for_want_of_room_is_no_broken_frame"], image=True)
+mutant("calls have no bound but the queue's", (f"{SERVE}/call.c", "s->calls >= SES_CALLS_MAX || ", ""),
+       tests=[I + "test_serve_hard.py::test_calls_are_bounded_wherever_they_wait"], image=True)
+mutant("requests without an answer have no bound", (f"{SERVE}/serve.c", "s->n_pending >= SES_PENDING_MAX", "false"),
+       tests=[I + "test_serve_cancel.py::test_requests_without_an_answer_are_bounded"], image=True)
+mutant("files are written, however many", (f"{SERVE}/worker.c", "w->n_writes < WRITES_MAX ?", "true ?"),
+       tests=[I + "test_serve_cancel.py::test_a_file_whose_parts_still_come"], image=True)
+mutant("operations on files wait, however many", (f"{SERVE}/files.c", "f->n_ops >= WORKER_OPS_MAX", "false"),
+       tests=[I + "test_serve_cancel.py::test_no_more_wait_than_are_allowed"], image=True)
+mutant("payloads are gathered, however many", (f"{SERVE}/upload.c", "s->n_uploads >= SES_UPLOADS_MAX", "false"),
+       tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)
+mutant("what commands are to read has no bound", (f"{SERVE}/call_stdin.c", "c->s->held_bytes + r->n > SES_HELD_BYTES ||\n\t    ", ""),
+       tests=[I + "test_serve_hard.py::test_payloads_that_wait_are_bounded_together"], image=True)
 mutant("all calls together keep what they like", (f"{SERVE}/output.c", "o->s->stored_bytes >= SES_STORED_BYTES", "false"), tests=["unit:output"])
 mutant("a set-up that is cancelled is killed before its box",
        (f"{SERVE}/setup.c", "child_end(u->pidfd); /* whoever", "child_kill(u->pidfd); /* whoever"),
@@ -501,6 +515,10 @@ mutant("the last signal is none", (f"{SERVE}/call.c", "c->signals && sig <= 64",
        tests=[HELD + "the_last_signal_is_one_too"], image=True)
 mutant("a sandbox's options are a line, whatever their size", (f"{SERVE}/serve.c", "json_dumpb(info, NULL, 0, JSON_COMPACT) < FRAME_LINE_MAX - 128", "true"),
        tests=[HELD + "options_as_large_as_a_line_do_not_end_the_session"], image=True)
+PORTS = HELD + "ports_are_this_machines_alone_and_bounded"
+mutant("ports are open to the network", (f"{SERVE}/port.c", "htonl(INADDR_LOOPBACK)", "htonl(INADDR_ANY)"), tests=[PORTS], image=True)
+mutant("ports have no bound", (f"{SERVE}/port.c", "n < PORTS_MAX ?", "true ?"), tests=[PORTS], image=True)
+mutant("connections to one port have no bound", (f"{SERVE}/port.c", "p->n_conns >= CONNS_MAX || ", ""), tests=[PORTS], image=True)
 mutant("no descriptor is kept for what finds none", (f"{SERVE}/port.c", "|| s->spare < 0)", "|| true)"),
        tests=[HELD + "a_connection_for_which_there_is_no_descriptor_is_closed"], image=True)
 mutant("connections take all descriptors", (f"{SERVE}/port.c", " || c->s->n_conns >= c->s->conns_max", ""),

@@ -44,9 +44,10 @@ def stopped(pid):
 
 
 @contextlib.contextmanager
-def held(serve):
+def held(serve, pid=None):
     """The worker does nothing meanwhile."""
-    pid, = workers(serve)
+    if pid is None:
+        pid, = workers(serve)
     os.kill(pid, signal.SIGSTOP)
     try:
         assert boxlib.wait_for(lambda: stopped(pid))
@@ -89,7 +90,13 @@ def test_a_file_whose_parts_still_come(serve, sandbox):
     assert (ws / "f").read_text() == "as it was" and os.listdir(ws) == ["f"]
     # The control, and the number is free again.
     assert serve.ask("write_file", b"new", sandbox=sb, path="f")["size"] == 3 and (ws / "f").read_text() == "new"
-    # 64 at once are written: those that were given up count no more.
+    # 64 at once are written, and no more.
+    many = [serve.request("write_file", b"x", sandbox=sb, path=f"f{i}", more=True) for i in range(65)]
+    assert error(serve, many[64]) == "busy"
+    for n in many[:64]:
+        assert "error" not in serve.ask("cancel", call=n) and error(serve, n) == "cancelled"
+    assert os.listdir(ws) == ["f"]
+    # Those that were given up count no more.
     for _ in range(70):
         n = serve.request("write_file", b"x", sandbox=sb, path="f", more=True)
         assert "error" not in serve.ask("cancel", call=n)
@@ -133,3 +140,21 @@ def test_no_more_wait_than_are_allowed(serve, sandbox):
         serve.ask("info")
     assert [error(serve, n) for n in many[4090:4097]] == ["not_found"] * 5 + ["cancelled", "busy"]
     assert "error" not in serve.answer(last)
+
+
+def test_requests_without_an_answer_are_bounded(serve, sandbox):
+    """Of all sandboxes together."""
+    sb, ws = sandbox
+    others = [serve.open(workspace=str(ws)) for _ in range(2)]
+    with contextlib.ExitStack() as all_held:
+        for one in (sb, *others):
+            before = set(workers(serve))
+            serve.ask("list_files", sandbox=one)
+            pid, = set(workers(serve)) - before
+            all_held.enter_context(held(serve, pid))
+        many = [serve.request("stat", sandbox=(sb, *others)[i // 4000], path="nothing") for i in range(8200)]
+        refused = serve.answer(many[-1])["error"]
+        assert refused["type"] == "busy" and "8192 requests" in refused["message"]
+    assert [error(serve, n) for n in many[8188:8196]] == ["not_found"] * 4 + ["busy"] * 4
+    for one in others:
+        serve.ask("close", sandbox=one)

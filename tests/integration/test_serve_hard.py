@@ -300,6 +300,17 @@ def test_unacknowledged_output_holds_up_that_call_alone():
         assert s.result(n)["fault"]["type"] == "timeout", "its deadline went on"
 
 
+def test_calls_are_bounded_wherever_they_wait():
+    with serving.Serve("--boxes", "1", "--queue", "9999") as s:
+        sb = s.open()
+        calls = [s.request("run", sandbox=sb, argv=["sleep", "600"]) for _ in range(4100)]
+        assert [s.answer(n)["error"]["type"] for n in calls[4096:]] == ["busy"] * 4 and s.ask("info")["calls"] == 4096
+        assert "error" not in s.ask("cancel", call=calls[4095])
+        calls.append(s.request("run", sandbox=sb, argv=["sleep", "600"]))
+        assert s.ask("info")["calls"] == 4096
+        assert "error" not in s.ask("close", sandbox=sb)
+
+
 def test_a_payload_that_never_ends(serve):
     n = serve.request("run_code", b"x" * (1 << 20), sandbox=1, more=True)
     for _ in range(64):
@@ -315,8 +326,9 @@ def test_a_payload_that_never_ends(serve):
 def test_payloads_that_wait_are_bounded_together():
     with serving.Serve("--boxes", "1") as s:
         sb, part = s.open(), b"#" * (1 << 20)
-        running = s.request("run", sandbox=sb, argv=["sleep", "600"])
+        running = s.request("run", sandbox=sb, argv=["sleep", "600"], stdin=True)
         s.wait_event(running, "started")
+        assert s.ask("stdin", b"x", call=running)["size"] == 1, "no control"
         calls = []
         for _ in range(5):
             calls.append(s.request("run_code", part, sandbox=sb, language="sh", more=True))
@@ -324,6 +336,13 @@ def test_payloads_that_wait_are_bounded_together():
                 s.send({"id": calls[-1], "op": "more", "more": i < 58}, part)
         assert s.answer(calls[4])["error"]["type"] == "busy"
         assert s.ask("info")["queued"] == 4
+        # To the last byte: 16 MiB more, and then nothing, whatever it is for.
+        last = s.request("run_code", part, sandbox=sb, language="sh", more=True)
+        for _ in range(15):
+            s.send({"id": last, "op": "more", "more": True}, part)
+        assert s.ask("stdin", b"x", call=running)["error"]["type"] == "busy"
+        s.ask("cancel", call=last)
+        assert s.ask("stdin", b"x", call=running)["size"] == 1
         s.ask("cancel", call=running)
         assert [s.result(n)["exit_code"] for n in calls[:4]] == [0] * 4
         assert s.code(sb, "echo on", language="sh")["stdout"] == b"on\n"

@@ -122,6 +122,31 @@ def test_connections_leave_descriptors_for_calls(leftovers, public):
         assert len(os.listdir(f"/proc/{s.p.pid}/fd")) > 600, "the control: connections there are"
 
 
+def listeners(number):
+    """Addresses of this machine on which somebody listens at that port, as /proc/net/tcp has them."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/net/{table}", encoding="ascii") as f:
+            rows = [line.split() for line in f][1:]
+        found |= {row[1].split(":")[0] for row in rows if row[3] == "0A" and int(row[1].split(":")[1], 16) == number}
+    return found
+
+
+def test_ports_are_this_machines_alone_and_bounded(leftovers):
+    with serving.Serve() as s, contextlib.ExitStack() as made:
+        n = s.request("start", sandbox=s.open(), argv=["python3", "-c", SERVER], stream=True)
+        s.wait_event(n, "stdout")
+        ports = [s.ask("port", call=n, port=8000) for _ in range(17)]
+        assert all("error" not in at for at in ports[:16]) and ports[16]["error"]["type"] == "busy"
+        assert [listeners(at["port"]) for at in ports[:16]] == [{"0100007F"}] * 16, "127.0.0.1 it is"
+        made_to_one = [made.enter_context(socket.create_connection((ports[0]["host"], ports[0]["port"]))) for _ in range(70)]
+        # 64 of one port stand; what comes then is closed at once.
+        assert boxlib.wait_for(lambda: len(select.select(made_to_one, [], [], 0)[0]) == 6)
+        assert all(c.recv(1) == b"" for c in select.select(made_to_one, [], [], 0)[0])
+        other = made.enter_context(socket.create_connection((ports[1]["host"], ports[1]["port"])))
+        assert not select.select([other, *made_to_one[:10]], [], [], 0.3)[0], "the control: others stand, of this port and of that"
+
+
 def test_a_connection_for_which_there_is_no_descriptor_is_closed(leftovers):
     with serving.Serve() as s, contextlib.ExitStack() as made:
         n = s.request("start", sandbox=s.open(), argv=["python3", "-c", SERVER], stream=True)
