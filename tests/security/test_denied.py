@@ -454,5 +454,6 @@ def test_a_flood_from_many_threads(probe, traps, opts):
     assert len(paths) <= 16 and (not opts or paths)
     counted = {(d["what"], d.get("path")): d["count"] for d in o["denied"]}
     assert sum(counted.values()) + o["events"]["unlisted_denials"] >= refused, o["denied"]
-    assert peak < 16 << 10, f"{peak} KiB"
+    # A sanitizer keeps what was freed for a while.
+    assert peak < (64 if boxlib.sanitized() else 16) << 10, f"{peak} KiB"
 
