@@ -464,6 +464,29 @@ mutant("anything of cloche's own can be a workspace",
        tests=["unit:mount_rules"])
 mutant("a client that takes no answers has sent half a frame", (f"{SERVE}/serve.c", " && !s->unread && s->in_src.events & EPOLLIN", ""),
        tests=[I + "test_serve_hard.py::test_what_was_not_read_for_want_of_room_is_no_broken_frame"], image=True)
+mutant("a set-up outlives its session", (f"{SERVE}/child.c", "if (j->how->die_with_us &&", "if (false &&"),
+       tests=[I + "test_serve_setup.py::test_one_of_a_session_that_is_killed_is_gone_with_it"], image=True)
+READS = "while (!s->ending && out_room(&s->out) && !s->stalled) {"
+mutant("requests are read, room for answers or not", (f"{SERVE}/serve.c", READS, READS.replace(" && out_room(&s->out)", "")),
+       tests=[I + "test_serve_hard.py::test_requests_wait_with_a_client_that_takes_no_answers"], image=True)
+mutant("requests are read for a worker that stands still", (f"{SERVE}/serve.c", READS, READS.replace(" && !s->stalled", "")),
+       (f"{SERVE}/serve.c", "out_room(&s->out) && !s->stalled ? EPOLLIN", "out_room(&s->out) ? EPOLLIN"),
+       tests=[I + "test_serve_cancel.py::test_who_works_with_files_takes_what_it_can_and_no_more_is_read"], image=True)
+mutant("a fork of a sandbox that is gone", (f"{SERVE}/sandbox.c", "\t\tfrom_is_gone(sb);\n", "\t\t;\n"),
+       tests=[I + "test_serve_cancel.py::test_a_fork_of_a_sandbox_that_closes"], image=True)
+mutant("a sandbox that closes takes more", (f"{SERVE}/sandbox.c", "if (sb && sb->state == SANDBOX_OPEN && !sb->closing)", "if (sb && !sb->open.id)"),
+       tests=[I + "test_serve_hard.py::test_a_sandbox_that_closes_takes_nothing_more"], image=True)
+mutant("a command's output has its end when all have closed it", (f"{SERVE}/output.c", "errno == EAGAIN && !t->of->ended", "errno == EAGAIN"),
+       (f"{SERVE}/output.c", "t->left = (uint64_t)left;", "t->left = UINT64_MAX;"),
+       tests=[I + "test_serve_hard.py::test_who_else_has_what_a_command_wrote_to_does_not_hold_up_its_end"], image=True)
+mutant("a call that is answered is waited for", (f"{SERVE}/call.c", "if (!c->background || c->wait.id) {", "if (c->wait.id) {"),
+       tests=[I + "test_serve_hard.py::test_only_what_was_begun_in_the_background_is_waited_for"], image=True)
+mutant("input is taken before the last was", (f"{SERVE}/call_stdin.c", "if (c->in_pending.id) {", "if (false) {"),
+       tests=[I + "test_serve_hard.py::test_input_before_the_last_was_taken"], image=True)
+mutant("close leaves a set-up", (f"{SERVE}/setup.c", "\tchild_kill(u->pidfd);\n\tpending_drop", "\tpending_drop"),
+       tests=[I + "test_serve_setup.py::test_close_ends_it"], image=True)
+mutant("who works with files works on without a session", (f"{SERVE}/worker.c", "\tdie_with_loop();\n\tsignal", "\tsignal"),
+       tests=[I + "test_restore_killed.py::test_nobody_works_on_for_a_session_that_was_killed"], image=True)
 mutant("calls have no bound but the queue's", (f"{SERVE}/call.c", "s->calls >= SES_CALLS_MAX || ", ""),
        tests=[I + "test_serve_hard.py::test_calls_are_bounded_wherever_they_wait"], image=True)
 mutant("requests without an answer have no bound", (f"{SERVE}/serve.c", "s->n_pending >= SES_PENDING_MAX", "false"),

@@ -172,6 +172,23 @@ def test_killed_at_any_moment(place, who):
     print("whole, as it was:", seen)
 
 
+def test_nobody_works_on_for_a_session_that_was_killed(place):
+    """Whatever they are waiting for: here for a program that stands still."""
+    (place / "w" / "large").write_bytes(os.urandom(64 << 20))
+    with serving.Serve() as s:
+        s.request("snapshot", sandbox=s.open(workspace=str(place / "w")), file=str(place / "s.tar.gz"))
+        packer = int(boxlib.wait_for(lambda: [p for p in workers(place) if b"snapshot" in cmdline(p)])[0])
+        os.kill(packer, signal.SIGSTOP)
+        try:
+            assert len(workers(place)) >= 2, "no control"
+            s.kill()
+            assert boxlib.wait_for(lambda: not workers(place))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(packer, signal.SIGCONT)
+    assert boxlib.cloche("gc").rc == 0
+
+
 def restoring(place):
     """The program, and after it who unpacks for it."""
     return [p for p in sorted(map(int, workers(place))) if b"restore" in cmdline(p)]

@@ -2,6 +2,8 @@
 import contextlib
 import os
 import signal
+import threading
+import time
 
 import boxlib
 import pytest
@@ -158,3 +160,43 @@ def test_requests_without_an_answer_are_bounded(serve, sandbox):
     assert [error(serve, n) for n in many[8188:8196]] == ["not_found"] * 4 + ["busy"] * 4
     for one in others:
         serve.ask("close", sandbox=one)
+
+
+def test_who_works_with_files_takes_what_it_can_and_no_more_is_read(serve, sandbox):
+    """The session does not gather for it."""
+    sb, ws = sandbox
+    serve.ask("list_files", sandbox=sb)
+
+    def memory():
+        with open(f"/proc/{serve.p.pid}/status", encoding="ascii") as f:
+            return int(next(line for line in f if line.startswith("VmRSS")).split()[1]) << 10
+
+    def send():
+        for i in range(150):
+            serve.send({"id": n, "op": "more", "more": i < 149}, bytes(1 << 20))
+
+    with held(serve):
+        n = serve.request("write_file", b"x", sandbox=sb, path="large", more=True)
+        sender = threading.Thread(target=send)
+        sender.start()
+        time.sleep(1)
+        assert memory() < 60 << 20 and sender.is_alive(), "150 MB"
+    assert serve.answer(n)["size"] == 1 + (150 << 20)
+    sender.join()
+
+
+def test_a_fork_of_a_sandbox_that_closes(serve, ws):
+    """It is made whole, or told that there is nothing to fork."""
+    (ws / "f").write_text("1")
+    said = set()
+    for _ in range(20):
+        sb = serve.open(workspace=str(ws))
+        fork, close = next(serve.ids), next(serve.ids)
+        serve.raw(b"".join(b'{"id":%d,"op":"%s","sandbox":%d}\n' % (n, op, sb) for n, op in ((fork, b"fork"), (close, b"close"))))
+        done = serve.answer(fork)
+        said.add(done.get("error", {}).get("type"))
+        if "error" not in done:
+            assert serve.ask("stat", sandbox=done["sandbox"], path="f")["file"]["size"] == 1
+            serve.ask("close", sandbox=done["sandbox"])
+        assert "error" not in serve.answer(close)
+    assert said <= {None, "closed"} and "closed" in said, said

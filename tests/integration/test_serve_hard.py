@@ -1,4 +1,5 @@
 """`cloche serve` and clients that are wrong, slow, many, or gone: typed errors before anything is started, bounded memory, nothing left."""
+import hashlib
 import json
 import os
 import pathlib
@@ -266,6 +267,21 @@ def test_what_was_not_read_for_want_of_room_is_no_broken_frame(ws, what):
         assert s.close() == 0
 
 
+def test_requests_wait_with_a_client_that_takes_no_answers():
+    """They are read as far as there is room for what they are answered with, and then no further."""
+    many = 3000
+    with serving.Serve(reads=False, hello=False) as s:
+        s.send({"id": 1, "op": "hello", "protocol": 1})
+        s.send({"id": 2, "op": "open", "options": {"env": {"A": "x" * 60000}}})
+        assert "error" not in s.frame()[0] and "error" not in s.frame()[0]
+        s.raw(b'{"id":3,"op":"info","sandbox":1}\n' * many)
+        time.sleep(1)
+        assert memory(s.p.pid) < 60 << 20, "180 MB of answers"
+        for _ in range(many):
+            assert len(s.frame()[0]["options"]["env"]["A"]) == 60000
+        s.reader.start()
+
+
 def test_much_for_a_client_that_is_quick(serve, sandbox):
     """What has to wait for room goes on when there is some again, however often."""
     for _ in range(4):
@@ -298,6 +314,54 @@ def test_unacknowledged_output_holds_up_that_call_alone():
         time.sleep(3.5)
         s.request("ack", call=n, size=1 << 20)
         assert s.result(n)["fault"]["type"] == "timeout", "its deadline went on"
+
+
+def test_a_sandbox_that_closes_takes_nothing_more(serve, ws):
+    sb = serve.open(workspace=str(ws))
+    n = serve.request("run", sandbox=sb, argv=["sleep", "600"])
+    serve.wait_event(n, "started")
+    asked = ({"op": "close"}, {"op": "run", "argv": ["true"]}, {"op": "start", "argv": ["true"]}, {"op": "list_files"}, {"op": "make_dir", "path": "d"},
+             {"op": "snapshot", "file": f"/tmp/{MARK}.tar.gz"}, {"op": "fork"}, {"op": "setup", "command": "true"}, {"op": "info"}, {"op": "close"})
+    ids = [next(serve.ids) for _ in asked]
+    serve.raw(b"".join(json.dumps({"id": i, "sandbox": sb, **head}).encode() + b"\n" for i, head in zip(ids, asked)))
+    assert [serve.answer(i).get("error", {}).get("type") for i in ids] == [None] + ["closed"] * (len(ids) - 1)
+    assert serve.answer(n)["outcome"]["fault"]["type"] == "cancelled" and os.listdir(ws) == []
+
+
+def test_who_else_has_what_a_command_wrote_to_does_not_hold_up_its_end(serve, sandbox):
+    """Its pipe can be had from outside of the box, by whoever may look into it, and then has no end."""
+    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "echo up; while [ ! -e go ]; do sleep 0.05; done; :", MARK], stream=True)
+    serve.wait_event(n, "stdout")
+    pid = next(p for p in boxlib.find_marked(MARK) if os.readlink(f"/proc/{p}/exe").endswith("sh"))
+    fd = os.open(f"/proc/{pid}/fd/1", os.O_WRONLY)
+    try:
+        os.write(fd, b"from outside\n")
+        assert serve.ask("write_file", b"", sandbox=sandbox, path="go")["size"] == 0
+        assert (serve.result(n)["exit_code"], serve.result(n)["stdout"]) == (0, b"up\nfrom outside\n")
+    finally:
+        os.close(fd)
+    assert "error" not in serve.ask("remove", sandbox=sandbox, path="go")
+
+
+def test_only_what_was_begun_in_the_background_is_waited_for(serve, sandbox):
+    n = serve.request("run", sandbox=sandbox, argv=["sleep", "600"])
+    serve.wait_event(n, "started")
+    assert "not begun by start" in serve.ask("wait", call=n)["error"]["message"]
+    assert "error" not in serve.ask("cancel", call=n) and serve.result(n)["fault"]["type"] == "cancelled"
+
+
+def test_input_before_the_last_was_taken(serve, sandbox):
+    """A command has one piece of its input on the way; which is whole, whatever was refused meanwhile."""
+    n = serve.request("run", sandbox=sandbox, argv=["sh", "-c", "echo up; while [ ! -e go ]; do sleep 0.05; done; sha256sum"], stdin=True, stream=True)
+    serve.wait_event(n, "stdout")
+    data = random.Random(1).randbytes(1 << 20)
+    first = serve.request("stdin", data, call=n)
+    again = [serve.request("stdin", b"y" * 1000, call=n, eof=True) for _ in range(3)]
+    assert [serve.answer(a)["error"]["type"] for a in again] == ["protocol"] * 3
+    assert serve.ask("write_file", b"", sandbox=sandbox, path="go")["size"] == 0 and serve.answer(first)["size"] == 1 << 20
+    assert serve.ask("stdin", b"", call=n, eof=True)["size"] == 0
+    assert serve.result(n)["stdout"].split()[1].decode() == hashlib.sha256(data).hexdigest()
+    assert "error" not in serve.ask("remove", sandbox=sandbox, path="go")
 
 
 def test_calls_are_bounded_wherever_they_wait():

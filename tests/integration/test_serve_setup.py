@@ -78,6 +78,19 @@ def test_a_cancelled_one_is_gone_when_that_is_told(serve):
     assert serve.answer(m)["error"]["type"] == "cancelled" and "error" not in serve.ask("close", sandbox=sb)
 
 
+def test_one_of_a_session_that_is_killed_is_gone_with_it(leftovers, home):
+    """It prints nothing by which it could notice."""
+    mark = uuid.uuid4().hex
+    with serving.Serve(env={**boxlib.base_env(), **home.env}) as s:
+        m = s.request("setup", sandbox=s.open(), command=f": {mark}; trap '' TERM INT HUP; echo up; while :; do sleep 0.2; done", stream=True)
+        assert s.wait_event(m, "stdout")[1] == b"up\n"
+        boxlib.STARTED.update(of_its_own(s, b"setup"))
+        assert said_in_words(mark.encode()), "no control"
+        s.kill()
+        assert boxlib.wait_for(lambda: said_in_words(mark.encode()) == [])
+    assert boxlib.cloche("gc", env=home.env).rc == 0
+
+
 def of_its_own(serve, verb):
     """The children of the session that run this verb."""
     found = []
@@ -112,6 +125,15 @@ def test_who_makes_it_is_asked_and_not_killed(serve):
             os.kill(maker, signal.SIGCONT)
     assert "error" not in serve.answer(c) and serve.answer(m)["error"]["type"] == "cancelled"
     assert of_its_own(serve, b"setup") == [] and "error" not in serve.ask("close", sandbox=sb)
+
+
+def test_close_ends_it(serve):
+    mark = uuid.uuid4().hex
+    sb = serve.ask("open")["sandbox"]
+    m = serve.request("setup", sandbox=sb, command=f": {mark}; trap '' TERM INT HUP; echo up; while :; do sleep 0.2; done", stream=True)
+    assert serve.wait_event(m, "stdout")[1] == b"up\n" and said_in_words(mark.encode()), "no control"
+    assert "error" not in serve.ask("close", sandbox=sb) and serve.answer(m)["error"]["type"] == "closed"
+    assert of_its_own(serve, b"setup") == [] and boxlib.wait_for(lambda: said_in_words(mark.encode()) == [])
 
 
 def test_the_commands_variables_are_its_own(leftovers, home):
