@@ -135,7 +135,8 @@ static void carry(struct conn *x)
 {
 	int more = 1;
 
-	for (int turn = 0; (turn < TURNS || (x->gone[0] && x->gone[1])) && more > 0; turn++) {
+	/* What a side that is gone has left, nobody tells of: it is taken at once. */
+	for (int turn = 0; (turn < TURNS || x->gone[0] || x->gone[1]) && more > 0; turn++) {
 		int a = step(x, 0), b = a < 0 ? -1 : step(x, 1);
 
 		if (a < 0 || b < 0) {
