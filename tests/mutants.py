@@ -543,7 +543,8 @@ mutant("ports are open to the network", (f"{SERVE}/port.c", "htonl(INADDR_LOOPBA
 mutant("ports have no bound", (f"{SERVE}/port.c", "n < PORTS_MAX ?", "true ?"), tests=[PORTS], image=True)
 mutant("connections to one port have no bound", (f"{SERVE}/port.c", "p->n_conns >= CONNS_MAX || ", ""), tests=[PORTS], image=True)
 HEARD = HELD + "a_box_that_has_closed_is_heard_to_its_end"
-mutant("what a closed end left waits for a word of it", (f"{SERVE}/port.c", "turn < TURNS || x->gone[0] || x->gone[1]", "turn < TURNS"), tests=[HEARD], image=True)
+mutant("what a closed end left waits for a word of it", (f"{SERVE}/port.c", "turn < TURNS || x->gone[0] || x->gone[1]", "turn < TURNS"),
+       tests=[HEARD], image=True)
 mutant("a closed end is told of for ever", (f"{SERVE}/port.c", "if (events & (EPOLLHUP | EPOLLERR)) {", "if (false) {"), tests=[HEARD], image=True)
 mutant("no descriptor is kept for what finds none", (f"{SERVE}/port.c", "|| s->spare < 0)", "|| true)"),
        tests=[HELD + "a_connection_for_which_there_is_no_descriptor_is_closed"], image=True)
