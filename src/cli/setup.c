@@ -46,6 +46,7 @@ enum {
 	O_CPUS,
 	O_TIMEOUT,
 	O_DISK,
+	O_APPARMOR,
 	O_VERBOSE,
 	O_JSON,
 	O_LIVE,
@@ -82,6 +83,8 @@ static const struct opt_row rows[] = {
 	  "end the command after this long; 0: never", NULL, "0.2", O_TIMEOUT },
 	{ "disk", 0, OPT_SIZE, false, "SIZE", "10g", "Limits",
 	  "end the command when what it writes grows beyond this", NULL, "0.2", O_DISK },
+	{ "apparmor", 0, OPT_STR, false, "PROFILE", NULL, "Locks",
+	  "run the command under a loaded AppArmor profile", NULL, "0.3", O_APPARMOR },
 	{ "verbose", 0, OPT_FLAG, false, NULL, NULL, "Output",
 	  "show what the command prints, on stderr, while it runs", "json,live", "0.2", O_VERBOSE },
 	{ "json", 0, OPT_FLAG, false, NULL, NULL, "Output",
@@ -162,6 +165,9 @@ static int on_option(void *ctx, const struct opt_row *row, const char *value, st
 		return parse_duration(value, &l->timeout_us, e);
 	case O_DISK:
 		return parse_size(value, &l->workspace_max, e);
+	case O_APPARMOR:
+		o->run.request.apparmor = value;
+		return 0;
 	case O_VERBOSE:
 		o->verbose = true;
 		return 0;

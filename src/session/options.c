@@ -335,7 +335,8 @@ int ses_options_setup(const struct ses_options *o, const char *from, const char 
 		      struct ses_error *e)
 {
 	const uint64_t memory = number(o, "setup_memory_mb", 4 * number(o, "memory_mb", 512));
-	const json_t *cpus = json_object_get(o->effective, "cpus");
+	/* Those that mean the same for a set-up as for a call. */
+	static const char *const same[] = { "cpus", "apparmor", "image_timeout_s" };
 	struct ses_words w = { 0 };
 	char name[32], *copy;
 
@@ -351,10 +352,9 @@ int ses_options_setup(const struct ses_options *o, const char *from, const char 
 	ses_word(&w, "--name=%s", name);
 	ses_word(&w, "--memory=%" PRIu64 "m", memory);
 	ses_word(&w, "--timeout=%" PRIu64 "ms", (timeout_us + 999) / 1000);
-	if (json_is_number(cpus))
-		ses_option_words(ses_option_find("cpus"), cpus, &w);
-	ses_option_words(ses_option_find("image_timeout_s"),
-			 json_object_get(o->effective, "image_timeout_s"), &w);
+	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+		ses_option_words(ses_option_find(same[i]), json_object_get(o->effective, same[i]),
+				 &w);
 	if (o->platform)
 		ses_word(&w, "--platform=%s", o->platform);
 	/* What an earlier set-up has made is here. */

@@ -89,7 +89,7 @@ const struct ses_option ses_option_table[] = {
 	{ "seccomp_rules", KIND_STRINGS, "[]", .word = "seccomp-rule", .since = "0.3",
 	  .help = "\"allow=CALL\" or \"deny=CALL\" for one system call each; the escape set stays shut" },
 	{ "apparmor", KIND_STRING, "null", .word = "apparmor", .since = "0.3",
-	  .help = "run under this AppArmor profile, which must be loaded" },
+	  .help = "run calls and set-ups under this AppArmor profile, which must be loaded" },
 	{ "devices", KIND_STRINGS, "[]", .word = "device", .since = "0.3",
 	  .help = "character devices below /dev to give" },
 	{ "profiles", KIND_PROFILES, "[]", .here = true, .since = "0.3",

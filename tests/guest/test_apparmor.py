@@ -143,5 +143,10 @@ def test_a_session_under_a_profile(ws):
             r = s.run(missing["sandbox"], "sh", "-c", "echo ran")
             assert r["fault"]["type"] == "startup_failed" and "no-such-profile is not loaded" in r["fault"]["message"] and r["stdout"] == b"", r
             assert s.run(held, "cat", "/proc/self/attr/apparmor/current")["stdout"] == b"no-passwd (enforce)\n"
+            # What sets it up is no more trusted than what runs in it.
+            for sb, label in ((free, b"unconfined\n"), (held, b"no-passwd (enforce)\n")):
+                done = s.ask("setup", sandbox=sb, command=f"cat /proc/self/attr/apparmor/current >/opt/deps/profile-{sb}")
+                assert done["fault"] is None and not done["found"], done
+                assert s.run(sb, "cat", f"/opt/deps/profile-{sb}")["stdout"] == label
     finally:
         load(NO_SHADOW, remove=True)

@@ -300,11 +300,11 @@ START_TEST(setup_words)
 	struct ses_words w;
 	char *name, *other;
 
-	takes("{\"setup\": \"pip install x\", \"memory_mb\": 100, \"env\": {\"K\": \"secret\"}, \"cpus\": 2}");
+	takes("{\"setup\": \"pip install x\", \"memory_mb\": 100, \"env\": {\"K\": \"secret\"}, \"cpus\": 2, \"apparmor\": \"p\"}");
 	ck_assert_int_eq(ses_options_setup(&o, NULL, o.setup, 0, &w, &name, &e), 0);
 	ck_assert_str_eq(w.v[0], "setup");
 	ck_assert(word_of(&w, "--image=host") && word_of(&w, "--memory=400m") && word_of(&w, "--timeout=300000ms") && !word_of(&w, "--env=K") &&
-		  word_of(&w, "--cpus=2"));
+		  word_of(&w, "--cpus=2") && word_of(&w, "--apparmor=p"));
 	ck_assert_str_eq(w.v[w.n - 1], "pip install x");
 	ck_assert_str_eq(w.v[w.n - 4], "--");
 	for (size_t i = 0; i < w.n; i++)
@@ -326,7 +326,7 @@ START_TEST(setup_words)
 	ck_assert_int_eq(ses_options_setup(&o, NULL, o.setup, 0, &w, &other, &e), 0);
 	ck_assert_str_ne(name, other);
 	ck_assert(word_of(&w, "--memory=77m") && word_of(&w, "--timeout=1500ms") && word_of(&w, "--pull=missing") &&
-		  word_of(&w, "--pull-timeout=600"));
+		  word_of(&w, "--pull-timeout=600") && !word_of(&w, "--apparmor=p"));
 	ses_words_free(&w);
 	free(other);
 	takes("{\"setup\": \"pip install x\", \"env\": {\"K\": \"secret\"}, \"platform\": \"linux/arm64\", \"pull\": \"never\"}");
