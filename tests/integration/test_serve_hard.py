@@ -16,7 +16,7 @@ import boxlib
 import pytest
 import serving
 
-MARK = f"cloche-serve-{uuid.uuid4().hex}"  # nobody else's on this machine
+MARK = f"ct-serve-{uuid.uuid4().hex}"  # nobody else's on this machine
 
 
 @pytest.fixture(scope="module")
@@ -316,12 +316,12 @@ def test_unacknowledged_output_holds_up_that_call_alone():
         assert s.result(n)["fault"]["type"] == "timeout", "its deadline went on"
 
 
-def test_a_sandbox_that_closes_takes_nothing_more(serve, ws):
+def test_a_sandbox_that_closes_takes_nothing_more(serve, ws, tmp_path):
     sb = serve.open(workspace=str(ws))
     n = serve.request("run", sandbox=sb, argv=["sleep", "600"])
     serve.wait_event(n, "started")
     asked = ({"op": "close"}, {"op": "run", "argv": ["true"]}, {"op": "start", "argv": ["true"]}, {"op": "list_files"}, {"op": "make_dir", "path": "d"},
-             {"op": "snapshot", "file": f"/tmp/{MARK}.tar.gz"}, {"op": "fork"}, {"op": "setup", "command": "true"}, {"op": "info"}, {"op": "close"})
+             {"op": "snapshot", "file": f"{tmp_path}/s.tar.gz"}, {"op": "fork"}, {"op": "setup", "command": "true"}, {"op": "info"}, {"op": "close"})
     ids = [next(serve.ids) for _ in asked]
     serve.raw(b"".join(json.dumps({"id": i, "sandbox": sb, **head}).encode() + b"\n" for i, head in zip(ids, asked)))
     assert [serve.answer(i).get("error", {}).get("type") for i in ids] == [None] + ["closed"] * (len(ids) - 1)
