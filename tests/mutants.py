@@ -509,6 +509,8 @@ mutant("a session's variables are a set-up's",
        (f"{SERVE}/setup.c", "if (strncmp(environ[i], SETUP_ENV, strlen(SETUP_ENV)) != 0)", "if (*environ[i])"),
        tests=[I + "test_serve_setup.py::test_the_commands_variables_are_its_own"], image=True)
 # ---- options of a sandbox, and their configuration ----
+mutant("set-ups are under no AppArmor profile", ("src/session/options.c", '{ "cpus", "apparmor", "image_timeout_s" }', '{ "cpus", "image_timeout_s" }'),
+       tests=["unit:options"])
 OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"
 mutant("a mount's path holds another mount", (OREAD, "if (strchr(src, ':') || strchr(dst, ':'))", "if (false)"), tests=["unit:options"])
 mutant("a string ends at its NUL", (OREAD, "strlen(s) == json_string_length(v) && json", "json"), tests=["unit:options"])

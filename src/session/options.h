@@ -19,6 +19,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 #include "session/error.h"
@@ -59,7 +60,6 @@ void ses_options_free(struct ses_options *o);
 
 /* Makes the directory of `workspace` where it is missing, with those above it, unless a box may not
  * share it; *ret is what is there then. */
-struct stat;
 int ses_workspace_make(const char *path, struct stat *ret, struct ses_error *e);
 
 /* Where a sandbox stands: what only the loop knows. */

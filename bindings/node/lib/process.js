@@ -20,7 +20,7 @@ const named = (given) => Object.fromEntries(Object.entries(given).map(([k, v]) =
 const fields = (given) => named(Object.fromEntries(Object.entries(given).filter(([, v]) => !absent(v))));
 /* Words of a command, as a payload: each ended by NUL. */
 function words(argv) {
-	if (!Array.isArray(argv) || argv.length === 0) throw wrong("argv", "a list of words", argv);
+	if (!Array.isArray(argv) || argv.length === 0) throw wrong("argv", 'a list of words, such as ["sh", "-c", "ls | wc -l"]', argv);
 	return Buffer.from(argv.map((word) => `${text(word, "argv")}\0`).join(""));
 }
 /* Bytes of what may be given as content. */

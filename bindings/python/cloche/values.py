@@ -84,7 +84,7 @@ def absolute(file: Any) -> Any:
 def words(argv: Any) -> bytes:
     """A command as the protocol wants it: each word ended by NUL."""
     if isinstance(argv, (str, bytes)) or not isinstance(argv, Iterable) or not (listed := list(cast("Iterable[Any]", argv))):
-        raise wrong("argv", "a list of words", argv)
+        raise wrong("argv", 'a list of words, such as ["sh", "-c", "ls | wc -l"]', argv)
     return b"".join(map(word, listed))
 
 
