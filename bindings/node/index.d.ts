@@ -321,7 +321,7 @@ export class Process implements AsyncIterable<OutputPiece>, AsyncDisposable {
 	kill(): Promise<void>;
 	/** Sends a signal to the command: `"TERM"`, `15`. */
 	signal(signal: string | number): Promise<void>;
-	/** Of one that was started with `pty`. */
+	/** The size of its terminal. Of one that was started without `pty` it rejects with `OptionError`. */
 	resize(rows: number, cols: number): Promise<void>;
 	/** An address of this machine's loopback that leads to a port of the box, while the call lives. */
 	port(port: number): Promise<{ readonly host: string; readonly port: number }>;

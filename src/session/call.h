@@ -70,6 +70,8 @@ void call_drop(struct call *c);
 /* An order to the keeper; a size is that of c->order. False: so many wait there that this one has
  * no room. */
 bool call_order(struct call *c, enum spawn_kind kind, int sig);
+/* Refuses what only a call can do that was started with that option. */
+void call_lacks(struct call *c, uint64_t id, const char *option);
 void call_signal(struct call *c, const struct request *r);
 void call_resize(struct call *c, const struct request *r);
 

@@ -74,9 +74,7 @@ int call_stdin_open(struct call *c, int fd, struct err *e)
 void call_stdin(struct call *c, const struct request *r)
 {
 	if (!(c->order.flags & SPAWN_STDIN)) {
-		reply_refuse(c->s, r->id, SES_PROTOCOL,
-			     "call %llu was begun without \"stdin\": true",
-			     (unsigned long long)c->pending.id);
+		call_lacks(c, r->id, "stdin");
 		return;
 	}
 	if (c->in_pending.id) {

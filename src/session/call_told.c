@@ -2,6 +2,7 @@
  * runs, signals and the size wait here. The keeper takes its orders at once but while it walks the
  * workspace or starts the box: those that find no room are refused. */
 #include <errno.h>
+#include <stdio.h>
 
 #include "session/call.h"
 
@@ -22,6 +23,17 @@ static void busy_with_orders(struct call *c, uint64_t id)
 		     (unsigned long long)c->pending.id);
 }
 
+void call_lacks(struct call *c, uint64_t id, const char *option)
+{
+	struct ses_error e;
+
+	ses_error_set(&e, SES_OPTION, "%s: call %llu was started without it", option,
+		      (unsigned long long)c->pending.id);
+	snprintf(e.option, sizeof(e.option), "%s", option);
+	snprintf(e.allowed, sizeof(e.allowed), "a call started with %s", option);
+	reply_fail(c->s, id, &e);
+}
+
 void call_signal(struct call *c, const struct request *r)
 {
 	int sig = request_signal(r);
@@ -40,8 +52,7 @@ void call_resize(struct call *c, const struct request *r)
 	int rows = (int)request_int(r, "rows", 24), cols = (int)request_int(r, "cols", 80);
 
 	if (!(c->order.flags & SPAWN_PTY)) {
-		reply_refuse(c->s, r->id, SES_PROTOCOL, "call %llu was begun without \"pty\"",
-			     (unsigned long long)c->pending.id);
+		call_lacks(c, r->id, "pty");
 		return;
 	}
 	c->order.rows = (unsigned short)rows;

@@ -77,8 +77,29 @@ static int run_image(struct worker *w, const char *const words[3], int archive, 
 	return 0;
 }
 
+/* The archive is at fault, or where it is. */
+static void refuse_file(struct worker *w, const struct request *r, struct ses_error *e)
+{
+	memcpy(e->option, "file", sizeof("file"));
+	snprintf(e->allowed, sizeof(e->allowed), "%s",
+		 r->op == OP_SNAPSHOT
+			 ? "a path outside of the workspace, in a directory where files can be made"
+			 : "a file outside of the workspace that can be read: an archive that "
+			   "snapshot has made, or a tar.gz, tar.zst or tar of files, directories "
+			   "and links as those are");
+	worker_refuse(w, r->id, e);
+}
+
+static void fail_file(struct worker *w, const struct request *r, const struct err *why)
+{
+	struct ses_error e;
+
+	ses_error_err(&e, why);
+	refuse_file(w, r, &e);
+}
+
 /* What the program said, as an answer. True when it was no error. */
-static bool pass_on(struct worker *w, uint64_t id, json_t *said)
+static bool pass_on(struct worker *w, const struct request *r, json_t *said)
 {
 	const char *type = json_string_value(json_object_get(said, "type"));
 	const char *message = json_string_value(json_object_get(said, "message"));
@@ -87,17 +108,18 @@ static bool pass_on(struct worker *w, uint64_t id, json_t *said)
 
 	if (!type) {
 		json_object_del(said, "event");
-		worker_done(w, id, said);
+		worker_done(w, r->id, said);
 		return true;
 	}
 	while (i < SES_ERROR_TYPE_N && strcmp(type, ses_error_name((enum ses_error_type)i)) != 0)
 		i++;
 	ses_error_set(&e, i < SES_ERROR_TYPE_N ? (enum ses_error_type)i : SES_SYSTEM, "%s",
 		      message ? message : "it failed");
-	if (e.type == SES_OPTION)
-		memcpy(e.option, "file", sizeof("file"));
 	json_decref(said);
-	worker_refuse(w, id, &e);
+	if (e.type == SES_OPTION)
+		refuse_file(w, r, &e);
+	else
+		worker_refuse(w, r->id, &e);
 	return false;
 }
 
@@ -118,7 +140,6 @@ static bool leads_inside(const struct worker *w, const char *file, struct ses_er
 			ses_error_set(e, SES_OPTION,
 				      "file: it is in the workspace, where boxes can change it; "
 				      "choose another directory");
-			memcpy(e->option, "file", sizeof("file"));
 			return true;
 		}
 		part[i] = '/';
@@ -192,7 +213,7 @@ static void snapshot(struct worker *w, const struct request *r, const char *form
 	struct err e;
 
 	if (draft_open(file, &d, &e) < 0) {
-		worker_fail(w, r->id, &e);
+		fail_file(w, r, &e);
 		return;
 	}
 	if (run_image(w, words, d.fd, &said, &e) < 0) {
@@ -200,8 +221,8 @@ static void snapshot(struct worker *w, const struct request *r, const char *form
 	} else if (!json_object_get(said, "type") && rename(d.path, file) < 0) {
 		err_sys(&e, "%s", file);
 		json_decref(said);
-		worker_fail(w, r->id, &e);
-	} else if (pass_on(w, r->id, said)) {
+		fail_file(w, r, &e);
+	} else if (pass_on(w, r, said)) {
 		*d.path = '\0';
 	}
 	if (*d.path)
@@ -214,8 +235,12 @@ void worker_snapshot(struct worker *w, const struct request *r)
 	struct ses_error e;
 	const char *format = compression(request_str(r, "format"), request_str(r, "file"), &e);
 
-	if (!format || leads_inside(w, request_str(r, "file"), &e)) {
+	if (!format) {
 		worker_refuse(w, r->id, &e);
+		return;
+	}
+	if (leads_inside(w, request_str(r, "file"), &e)) {
+		refuse_file(w, r, &e);
 		return;
 	}
 	hold_end(SIG_BLOCK);
@@ -236,36 +261,45 @@ static void tidy(const struct ses_workspace *place)
 	}
 }
 
+static int archive_open(const char *file, struct err *e)
+{
+	/* What is no plain file is not waited for. */
+	_cleanup_fd_ int fd = open(file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 && errno == ENOENT)
+		return err_set(e, ERR_NOT_FOUND, "%.300s: there is no such file", file);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, "%.300s", file);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, ERR_PATH, "%.300s: is no regular file", file);
+	return fd_steal(&fd);
+}
+
 void worker_restore(struct worker *w, const struct request *r)
 {
 	const char *file = request_str(r, "file");
 	const char *const words[3] = { "restore", w->max ? "--max-bytes" : NULL, w->max };
 	_cleanup_fd_ int fd = -1;
 	struct ses_error inside;
-	struct stat st;
 	json_t *said = NULL;
 	struct err e;
 
 	if (leads_inside(w, file, &inside)) {
-		worker_refuse(w, r->id, &inside);
+		refuse_file(w, r, &inside);
+		return;
+	}
+	fd = archive_open(file, &e);
+	if (fd < 0) {
+		fail_file(w, r, &e);
 		return;
 	}
 	hold_end(SIG_BLOCK);
-	/* What is no plain file is not waited for. */
-	fd = open(file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
-		err_set(&e, ERR_NOT_FOUND, "%.300s: there is no such file", file);
-	else if (fd < 0 || fstat(fd, &st) < 0)
-		err_sys(&e, "%.300s", file);
-	else if (!S_ISREG(st.st_mode))
-		err_set(&e, ERR_PATH, "%.300s: is no regular file", file);
-	else if (run_image(w, words, fd, &said, &e) == 0) {
-		pass_on(w, r->id, said);
-		hold_end(SIG_UNBLOCK);
-		return;
+	if (run_image(w, words, fd, &said, &e) == 0) {
+		pass_on(w, r, said);
 	} else {
 		tidy(&w->place);
+		worker_fail(w, r->id, &e);
 	}
-	worker_fail(w, r->id, &e);
 	hold_end(SIG_UNBLOCK);
 }

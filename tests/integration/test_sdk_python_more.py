@@ -364,6 +364,26 @@ def test_output_of_a_process_as_it_comes(cloche, sbx):
     assert asyncio.run(main()) == (b"a\nb\n", True)
 
 
+def test_a_process_that_nobody_writes_to(cloche, sbx):
+    """The control is above: one that was started with stdin=True."""
+    def holds(why):
+        assert (why.value.option, why.value.allowed) == ("stdin", "a call started with stdin")
+
+    with sbx.start(["sleep", "1000"]) as p:
+        for write in (lambda: p.write_stdin("x"), p.close_stdin):
+            with pytest.raises(cloche.OptionError) as why:
+                write()
+            holds(why)
+
+    async def main():
+        async with cloche.AsyncSandbox() as sandbox, await sandbox.start(["sleep", "1000"]) as q:
+            for write in (lambda: q.write_stdin("x"), q.close_stdin):
+                with pytest.raises(cloche.OptionError) as why:
+                    await write()
+                holds(why)
+    asyncio.run(main())
+
+
 def test_a_port_of_the_box(sbx):
     code = "import socket; s = socket.create_server(('', 8000)); print('up', flush=True)\n" \
            "while True: c, _ = s.accept(); c.sendall(c.recv(100).upper()); c.close()"

@@ -187,7 +187,9 @@ def test_stdin(serve, sandbox):
     serve.ask("cancel", call=n)
     serve.result(n)
     n = serve.request("run", sandbox=sandbox, argv=["sleep", "600"])
-    assert serve.ask("stdin", b"x", call=n)["error"]["type"] == "protocol"
+    for op, payload, option, size in (("stdin", b"x", "stdin", {}), ("resize", None, "pty", {"rows": 1, "cols": 1})):
+        error = serve.ask(op, payload, call=n, **size)["error"]
+        assert (error["type"], error["option"], error["allowed"]) == ("option", option, f"a call started with {option}"), error
     serve.ask("cancel", call=n)
     serve.result(n)
 

@@ -15,7 +15,7 @@ DATA = {"base64", "repeat", "chunks"}
 ARGS_OF_DATA = ("data", "stdin", "code")
 CONFIG = (HERE / "cloche.yaml").read_text(encoding="utf-8")
 OWN = ("do", "on", "as", "live", "expect", "error")
-UNSENDABLE = {"$NAN": float("nan"), "$INFINITY": float("inf"), "$HUGE": 1 << 63, "$BYTES": b"bytes"}
+UNSENDABLE = {"$NAN": float("nan"), "$INFINITY": float("inf"), "$HUGE": 1 << 63, "$BYTES": b"bytes", "$LONG": "x" * 70000}
 
 
 def load():

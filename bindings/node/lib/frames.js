@@ -53,7 +53,12 @@ function plain(value, option, depth = 0) {
 
 function encode(frame) {
 	const line = Buffer.from(`${JSON.stringify(frame)}\n`);
-	if (line.length > MAX_LINE) throw new TooLarge(`${frame.op}: its options take ${line.length} bytes; ${MAX_LINE} is the most`);
+	if (line.length > MAX_LINE) {
+		const asked = frame.options ?? frame, size = (name) => JSON.stringify(asked[name])?.length ?? 0;
+		const option = camel(Object.keys(asked).reduce((one, other) => (size(other) > size(one) ? other : one)));
+		const allowed = `${MAX_LINE} bytes of JSON at most, all options and arguments together`;
+		throw new TooLarge(`${option}: too large a part of the ${line.length} bytes of this request`, { option, allowed });
+	}
 	return line;
 }
 

@@ -33,7 +33,7 @@ function argument(name, value) {
 	if (name === "stdin" && "chunks" in value) return value.chunks.map((chunk) => new Uint8Array(bytes(chunk)));
 	return name === "code" ? bytes(value).toString() : new Uint8Array(bytes(value));
 }
-const UNSENDABLE = { $NAN: NaN, $INFINITY: Infinity, $HUGE: 2 ** 63, $BYTES: new Uint8Array(5) };
+const UNSENDABLE = { $NAN: NaN, $INFINITY: Infinity, $HUGE: 2 ** 63, $BYTES: new Uint8Array(5), $LONG: "x".repeat(70000) };
 function filled(value, tmp) {
 	if (Object.hasOwn(UNSENDABLE, value)) return UNSENDABLE[value];
 	if (typeof value === "string") return value.replaceAll("$TMP", tmp).replaceAll("$UID", String(process.geteuid()));

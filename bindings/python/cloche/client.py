@@ -177,7 +177,10 @@ class Client:
                 more["more"] = True
             line = encode({**head, **more}).encode() + b"\n"
             if len(line) > LINE:
-                raise TooLarge(f"what {head['op']} is asked with does not fit into {LINE} bytes")
+                asked: Json = head.get("options", head)  # of `open` alone
+                largest = max(asked, key=lambda name: len(encode(asked[name])))
+                raise TooLarge(f"{largest}: too large a part of the {len(line)} bytes of this request", option=largest,
+                               allowed=f"{LINE} bytes of JSON at most, all options and arguments together")
             self._send(line + part)
             head = {"id": head["id"], "op": "more"}
 

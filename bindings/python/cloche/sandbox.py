@@ -296,12 +296,12 @@ class ProcessCore:
 
     @both
     async def close_stdin(self) -> None:
-        """Lets it read an end of file."""
+        """Lets it read an end of file. Raises OptionError when it was started without `stdin`, as `write_stdin` does."""
         await self._work.stdin(self.id, b"", True)
 
     @both
     async def resize(self, rows: int, cols: int) -> None:
-        """The size of its terminal."""
+        """The size of its terminal. Raises OptionError when it was started without `pty`."""
         await self._ask("resize", rows=rows, cols=cols)
 
     @both
