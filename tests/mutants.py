@@ -509,6 +509,8 @@ mutant("a session's variables are a set-up's",
        (f"{SERVE}/setup.c", "if (strncmp(environ[i], SETUP_ENV, strlen(SETUP_ENV)) != 0)", "if (*environ[i])"),
        tests=[I + "test_serve_setup.py::test_the_commands_variables_are_its_own"], image=True)
 # ---- options of a sandbox, and their configuration ----
+mutant("an image's python compiles under no AppArmor profile", ("src/cli/run_image.c", "o->request.apparmor ? apparmor : NULL", "*apparmor == '+' ? apparmor : NULL"),
+       tests=[I + "test_bytecode.py::test_under_the_callers_profile"], image=True)
 mutant("set-ups are under no AppArmor profile", ("src/session/options.c", '{ "cpus", "apparmor", "image_timeout_s" }', '{ "cpus", "image_timeout_s" }'),
        tests=["unit:options"])
 OREAD, YAML = "src/session/options_read.c", "src/session/yaml_read.c"

@@ -170,12 +170,21 @@ int run_image(const struct run_options *o, struct prepared *p, struct err *e)
 }
 
 /* By this program itself, as from a shell. Its standard error is nobody's: it fails on a full disk,
- * or in a store that can't be written, and then the box goes without. */
-static int compile(const struct image_use *u)
+ * or in a store that can't be written, and then the box goes without. What compiles is the image's
+ * own program, no more trusted than the box's command: the caller's profile holds for it, too. */
+static int compile(const struct run_options *o, const struct image_use *u)
 {
 	char self[] = "/proc/self/exe", verb[] = "setup", bytecode[] = "--bytecode",
-	     quiet[] = "--quiet", image[] = "--image";
-	char *words[] = { self, verb, bytecode, quiet, image, (char *)(uintptr_t)u->name, NULL };
+	     quiet[] = "--quiet", image[] = "--image", apparmor[] = "--apparmor";
+	char *words[] = { self,
+			  verb,
+			  bytecode,
+			  quiet,
+			  image,
+			  (char *)(uintptr_t)u->name,
+			  o->request.apparmor ? apparmor : NULL,
+			  (char *)(uintptr_t)o->request.apparmor,
+			  NULL };
 	struct last_line kept = { 0 };
 	struct err e;
 	int status = -1; /* no exit */
@@ -198,7 +207,7 @@ int run_bytecode(const struct run_options *o, struct image_use *u, struct err *e
 			u->name);
 		cli_say("note", line);
 	}
-	if (compile(u) < 0)
+	if (compile(o, u) < 0)
 		return 0;
 	return find(o, u, e) < 0 ? err_at(e, STAGE_IMAGE) : 0;
 }

@@ -11,6 +11,8 @@ import time
 import boxlib
 import pytest
 import serving
+import setups
+import stored
 from test_userns_forbidden import TESTER, doctor_row
 
 INSTALLED = "/usr/local/bin/cloche"
@@ -106,6 +108,20 @@ def test_a_box_under_a_profile(box):
         r = box("-q", "--apparmor", "no-passwd", "--", "sh", "-c", script, json=False)
         assert r.out == b"no-passwd (enforce)\n", r
         assert box("-q", "--apparmor", "no-such-profile", "--", "echo", "ran", json=False).rc == 125
+    finally:
+        load(NO_SHADOW, remove=True)
+
+
+def test_an_images_python_under_the_callers_profile():
+    """What compiles an image's library is the image's own program."""
+    load(NO_SHADOW)
+    try:
+        for opts, label in ((("--apparmor", "no-passwd"), b"no-passwd (enforce)\n"), ((), b"unconfined\n")):
+            with setups.directory() as path:
+                home = setups.Home(path)
+                home.python("tells", stored.busybox, "cat /proc/self/attr/apparmor/current >/usr/lib/python3.99/told")
+                r = boxlib.box("-q", "--image", "tells", *opts, "--", "cat", "/usr/lib/python3.99/told", env=home.env, json=False)
+                assert r.out == label and len(home.kept()) == 1, r
     finally:
         load(NO_SHADOW, remove=True)
 

@@ -19,14 +19,7 @@ def home(image):
 
 def broken(home, image, name):
     """An image whose python says that it can do nothing."""
-    def fill(where):
-        (where / "usr/bin").mkdir(parents=True, exist_ok=True)
-        (where / "usr/lib/python3.99").mkdir(parents=True)
-        (where / "usr/lib/python3.99/this.py").write_text("")
-        (where / "usr/bin/python3.99").write_text("#!/bin/sh\nexit 7\n")
-        (where / "usr/bin/python3.99").chmod(0o755)
-        (where / "usr/bin/python3").symlink_to("python3.99")
-    home.image(name, [home.layer(lambda where: setups.unpack(image("busybox"), where)), home.layer(fill)])
+    home.python(name, lambda where: setups.unpack(image("busybox"), where), "exit 7")
 
 
 def loaded(r):
@@ -77,6 +70,18 @@ def test_a_python_that_can_not_is_asked_once(home, image):
     assert len(made) == 1 and not home.tree(made.pop())
     again = boxlib.box("--image", "odd", "--", "echo", "runs", env=home.env, json=False)
     assert again.out == b"runs\n" and NOTE not in again.err, again
+
+
+def test_under_the_callers_profile(image):
+    """Where that profile is not loaded, python does not run: nor does the box. (guest/test_apparmor.py has one that is.)"""
+    with setups.directory() as path:
+        home = setups.Home(path)
+        home.python("tells", lambda where: setups.unpack(image("busybox"), where), "echo ran >/usr/lib/python3.99/told")
+        told = ("cat", "/usr/lib/python3.99/told")
+        r = boxlib.box("--image", "tells", "--apparmor", "cloche-nonesuch", "--", *told, env=home.env, json=False)
+        assert NOTE in r.err and r.rc == 125 and b"apparmor" in r.err.lower() and r.out == b"" and not home.kept(), r
+        r = boxlib.box("--image", "tells", "--", *told, env=home.env, json=False)
+        assert NOTE in r.err and r.out == b"ran\n" and len(home.kept()) == 1, r
 
 
 def test_a_store_that_can_not_be_written(image):

@@ -71,6 +71,17 @@ class Home(stored.Store):
             (where / "etc" / "kept").write_text("as it was")
         return self.image(name, [self.layer(fill)])
 
+    def python(self, name, base, script):
+        """An image of a layer that `base` fills, whose python is that script for sh, and whose library is not compiled."""
+        def fill(where):
+            (where / "usr/bin").mkdir(parents=True)
+            (where / "usr/lib/python3.99").mkdir(parents=True)
+            (where / "usr/lib/python3.99/this.py").write_text("")
+            (where / "usr/bin/python3.99").write_text(f"#!/bin/sh\n{script}\n")
+            (where / "usr/bin/python3.99").chmod(0o755)
+            (where / "usr/bin/python3").symlink_to("python3.99")
+        return self.image(name, [self.layer(base), self.layer(fill)])
+
     def setup(self, image, name, *command, opts=(), env=None, json=True, timeout=300, net=False):
         args = ["setup", *(["--json"] if json else []), *([] if net else ["--no-network"]), "--image", image, "--name", name, *opts, "--",
                 *map(str, command)]
