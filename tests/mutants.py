@@ -499,6 +499,8 @@ mutant("payloads are gathered, however many", (f"{SERVE}/upload.c", "s->n_upload
        tests=[I + "test_serve_hard.py::test_a_payload_that_never_ends"], image=True)
 mutant("what commands are to read has no bound", (f"{SERVE}/call_stdin.c", "c->s->held_bytes + r->n > SES_HELD_BYTES ||\n\t    ", ""),
        tests=[I + "test_serve_hard.py::test_payloads_that_wait_are_bounded_together"], image=True)
+mutant("what nobody waits for has no bound", (f"{SERVE}/call.c", "if (s->kept_bytes > SES_KEPT_BYTES)", "if (false)"), tests=["unit:call"])
+mutant("what nobody waits for is not counted", (f"{SERVE}/call.c", "c->s->kept_bytes += c->kept;", ""), tests=["unit:call"])
 mutant("all calls together keep what they like", (f"{SERVE}/output.c", "o->s->stored_bytes >= SES_STORED_BYTES", "false"), tests=["unit:output"])
 mutant("a set-up that is cancelled is killed before its box",
        (f"{SERVE}/setup.c", "child_end(u->pidfd); /* whoever", "child_kill(u->pidfd); /* whoever"),
@@ -509,7 +511,8 @@ mutant("a session's variables are a set-up's",
        (f"{SERVE}/setup.c", "if (strncmp(environ[i], SETUP_ENV, strlen(SETUP_ENV)) != 0)", "if (*environ[i])"),
        tests=[I + "test_serve_setup.py::test_the_commands_variables_are_its_own"], image=True)
 # ---- options of a sandbox, and their configuration ----
-mutant("an image's python compiles under no AppArmor profile", ("src/cli/run_image.c", "o->request.apparmor ? apparmor : NULL", "*apparmor == '+' ? apparmor : NULL"),
+mutant("an image's python compiles under no AppArmor profile",
+       ("src/cli/run_image.c", "o->request.apparmor ? apparmor : NULL", "*apparmor == '+' ? apparmor : NULL"),
        tests=[I + "test_bytecode.py::test_under_the_callers_profile"], image=True)
 mutant("set-ups are under no AppArmor profile", ("src/session/options.c", '{ "cpus", "apparmor", "image_timeout_s" }', '{ "cpus", "image_timeout_s" }'),
        tests=["unit:options"])
