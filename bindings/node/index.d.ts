@@ -357,7 +357,8 @@ export class Sandbox implements AsyncDisposable {
 	runCode(code: string, options?: RunCodeOptions): Promise<ExecutionResult>;
 	/** Runs a command: a list of its words. */
 	run(argv: readonly string[], options?: CallOptions): Promise<ExecutionResult>;
-	/** Starts a command in the background; it has no deadline unless one is given. */
+	/** Starts a command in the background; it has no deadline unless one is given. With callbacks it keeps Node's event loop alive until it
+	 * ends, as a child process does, so that they get all of its output; without them only what is awaited does. */
 	start(argv: readonly string[], options?: StartOptions): Promise<Process>;
 
 	/** Writes a file of the workspace, and the directories above it; resolves to its size. Paths are relative to the workspace, here and below. */

@@ -180,6 +180,15 @@ await sbx.start(["sleep", "%s"]);
     assert boxlib.wait_for(lambda: not boxlib.communicate(["find", str(home), "-name", "kept"]).out)
 
 
+def test_callbacks_of_the_background_get_all_before_the_process_ends(script):
+    """Though nothing is awaited."""
+    r = script("""
+const sbx = await new Sandbox().open();
+await sbx.start(["sh", "-c", "echo a; sleep 0.5; echo b"], { onStdout: (data) => { process.stdout.write(data); } });
+""")
+    assert (r.rc, r.out) == (0, b"a\nb\n"), r
+
+
 def test_a_sandbox_that_nobody_holds_is_closed(script, home):
     """But not while a process of it is held, or a call runs."""
     r = script("""
