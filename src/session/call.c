@@ -40,9 +40,6 @@ static int take_code(struct call *c, const struct request *r, struct ses_error *
 	const char *language = request_str(r, "language");
 	struct err why;
 
-	if (r->n > SPAWN_CODE_MAX)
-		return ses_error_set(e, SES_TOO_LARGE, "the code is larger than %u bytes",
-				     SPAWN_CODE_MAX);
 	for (int i = 0; language && i < SPAWN_LANGUAGE_N; i++)
 		if (strcmp(language, spawn_language_names[i]) == 0)
 			c->order.language = (enum spawn_language)i;

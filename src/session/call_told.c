@@ -2,7 +2,6 @@
  * runs, signals and the size wait here. The keeper takes its orders at once but while it walks the
  * workspace or starts the box: those that find no room are refused. */
 #include <errno.h>
-#include <stdio.h>
 
 #include "session/call.h"
 
@@ -29,8 +28,7 @@ void call_lacks(struct call *c, uint64_t id, const char *option)
 
 	ses_error_set(&e, SES_OPTION, "%s: call %llu was started without it", option,
 		      (unsigned long long)c->pending.id);
-	snprintf(e.option, sizeof(e.option), "%s", option);
-	snprintf(e.allowed, sizeof(e.allowed), "a call started with %s", option);
+	ses_error_about(&e, option, "a call started with %s", option);
 	reply_fail(c->s, id, &e);
 }
 

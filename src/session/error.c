@@ -43,6 +43,19 @@ int ses_error_set(struct ses_error *e, enum ses_error_type type, const char *fmt
 	return -1;
 }
 
+int ses_error_about(struct ses_error *e, const char *option, const char *allowed, ...)
+{
+	char text[sizeof(e->allowed)];
+	va_list ap;
+
+	va_start(ap, allowed);
+	vsnprintf(text, sizeof(text), allowed, ap);
+	va_end(ap);
+	str_printable(e->option, sizeof(e->option), option);
+	str_printable(e->allowed, sizeof(e->allowed), text);
+	return -1;
+}
+
 int ses_error_err(struct ses_error *e, const struct err *why)
 {
 	enum ses_error_type type = why->kind == ERR_PATH	? SES_PATH

@@ -39,3 +39,6 @@ int ses_error_err(struct ses_error *e, const struct err *why);
 /* Fills *e, made printable, with nothing but type and message. Returns -1. */
 int ses_error_set(struct ses_error *e, enum ses_error_type type, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Adds the option, or argument, that it is about, and which values there are. Returns -1. */
+int ses_error_about(struct ses_error *e, const char *option, const char *allowed, ...)
+	__attribute__((format(printf, 3, 4)));

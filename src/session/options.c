@@ -169,10 +169,9 @@ static int put_profiles(const struct ses_config *c, const json_t *tokens, json_t
 static int wrong_config(const struct err *why, struct ses_error *e)
 {
 	ses_error_set(e, SES_OPTION, "%s", why->msg);
-	snprintf(e->option, sizeof(e->option), "%s", CONFIG_FILE);
-	snprintf(e->allowed, sizeof(e->allowed), "%s",
-		 "a file that you may read, as docs/CONFIG.md says; cloche config check checks it");
-	return -1;
+	return ses_error_about(
+		e, CONFIG_FILE,
+		"a file that you may read, as docs/CONFIG.md says; cloche config check checks it");
 }
 
 static int bring_together(const json_t *given, struct ses_options *o, struct ses_error *e)

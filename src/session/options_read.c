@@ -96,9 +96,7 @@ static int wrong(const struct ses_option *row, const char *what, const json_t *v
 	ses_option_expects(row, expects);
 	ses_error_set(e, SES_OPTION, "%s: %s is wanted%s%s, not %s", row->name, expects,
 		      *what ? ", " : "", what, got(v, text));
-	snprintf(e->option, sizeof(e->option), "%s", row->name);
-	snprintf(e->allowed, sizeof(e->allowed), "%s", expects);
-	return -1;
+	return ses_error_about(e, row->name, "%s", expects);
 }
 
 /* As above, with what is wrong in words. */
@@ -114,9 +112,7 @@ static int refuse(const struct ses_option *row, struct ses_error *e, const char 
 	va_end(ap);
 	ses_option_expects(row, expects);
 	ses_error_set(e, SES_OPTION, "%s: %s", row->name, text);
-	snprintf(e->option, sizeof(e->option), "%s", row->name);
-	snprintf(e->allowed, sizeof(e->allowed), "%s", expects);
-	return -1;
+	return ses_error_about(e, row->name, "%s", expects);
 }
 
 /* A string without NUL, neither empty nor longer than max. */
@@ -356,9 +352,7 @@ static int check_later(const struct ses_option *row, const json_t *v, struct ses
 	ses_error_set(e, SES_UNSUPPORTED,
 		      "%s: this release of cloche does not have it; it comes in a later one",
 		      row->name);
-	snprintf(e->option, sizeof(e->option), "%s", row->name);
-	snprintf(e->allowed, sizeof(e->allowed), "%s", row->dflt);
-	return -1;
+	return ses_error_about(e, row->name, "%s", row->dflt);
 }
 
 /* ---- words, one a kind ---- */

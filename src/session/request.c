@@ -76,9 +76,7 @@ const struct ses_op ses_ops[OP_ID_N] = {
 static int wrong(struct ses_error *e, const char *name, const char *allowed)
 {
 	ses_error_set(e, SES_OPTION, "%s: %s", name, allowed);
-	str_printable(e->option, sizeof(e->option), name);
-	str_printable(e->allowed, sizeof(e->allowed), allowed);
-	return -1;
+	return ses_error_about(e, name, "%s", allowed);
 }
 
 static int check_int(const struct op_field *f, const json_t *v, struct ses_error *e)

@@ -56,6 +56,17 @@ static void fail(struct upload *u, enum ses_error_type type, const char *message
 	upload_free(u);
 }
 
+static void too_large(struct upload *u)
+{
+	struct ses_error e;
+
+	ses_error_set(&e, SES_TOO_LARGE, "the payload is larger than %u bytes", SPAWN_CODE_MAX);
+	ses_error_about(&e, u->op == OP_RUN_CODE ? "code" : "argv", "at most %u bytes",
+			SPAWN_CODE_MAX);
+	reply_fail(u->s, u->pending.id, &e);
+	upload_free(u);
+}
+
 static void finish(struct upload *u)
 {
 	struct session *s = u->s;
@@ -84,7 +95,7 @@ static void upload_more(struct session *s, void *owner, const struct request *r)
 	struct upload *u = owner;
 
 	if (u->n + r->n > SPAWN_CODE_MAX) {
-		fail(u, SES_TOO_LARGE, "the payload is larger than 67108864 bytes");
+		too_large(u);
 		return;
 	}
 	if (s->held_bytes + r->n > SES_HELD_BYTES) {

@@ -13,14 +13,13 @@ static int bad_words(struct ses_error *e)
 	static const char allowed[] = "words that end by a NUL each, the first one not empty";
 
 	ses_error_set(e, SES_OPTION, "argv: as bytes: %s", allowed);
-	memcpy(e->option, "argv", sizeof("argv"));
-	memcpy(e->allowed, allowed, sizeof(allowed));
-	return -1;
+	return ses_error_about(e, "argv", "%s", allowed);
 }
 
 static int too_many(struct ses_error *e)
 {
-	return ses_error_set(e, SES_TOO_LARGE, "argv: more than %d words", ARGS_MAX);
+	ses_error_set(e, SES_TOO_LARGE, "argv: more than %d words", ARGS_MAX);
+	return ses_error_about(e, "argv", "at most %d words", ARGS_MAX);
 }
 
 /* The vector points into the bytes. */
@@ -110,10 +109,11 @@ static int make(char *const *argv, char *const *env, const char *cwd, int *ret, 
 
 	if (spawn_words_make(argv, env, cwd, ret, &why) == 0)
 		return 0;
-	if (why.num == E2BIG)
-		return ses_error_set(e, SES_TOO_LARGE, "argv and env: more than %u bytes together",
-				     SPAWN_WORDS_MAX);
-	return ses_error_set(e, SES_SYSTEM, "%s", why.msg);
+	if (why.num != E2BIG)
+		return ses_error_set(e, SES_SYSTEM, "%s", why.msg);
+	ses_error_set(e, SES_TOO_LARGE, "argv and env: more than %u bytes together",
+		      SPAWN_WORDS_MAX);
+	return ses_error_about(e, "argv", "at most %u bytes, with those of env", SPAWN_WORDS_MAX);
 }
 
 int words_of(const struct request *r, const struct ses_options *o, int *ret, struct ses_error *e)

@@ -70,21 +70,43 @@ static bool about(const struct err *why, const char *path)
 	return strncmp(why->msg, said, n) == 0 && why->msg[n] == ':';
 }
 
+/* Which paths there are for an operation that found no use for this one. */
+static const char *allowed_path(enum ses_op_id op, enum ses_error_type type, bool to)
+{
+	switch (type) {
+	case SES_PATH:
+		return "a path relative to the workspace, without \"..\" and symbolic links, to what the "
+		       "operation is for";
+	case SES_NOT_FOUND:
+		return op == OP_MAKE_DIR ? "a path whose directory is there, or parents"
+		       : to		 ? "a path whose directory is there"
+					 : "a path of the workspace that is there";
+	case SES_EXISTS:
+		return op == OP_REMOVE ? "a file, an empty directory, or recursive"
+		       : op == OP_RENAME
+			       ? "a path where nothing is, or, with replace, what can be replaced"
+			       : "a path where nothing is";
+	case SES_TOO_LARGE:
+		return "a directory in which there is less";
+	default:
+		return NULL;
+	}
+}
+
 /* Of an operation on a path, or on two. */
 static void fail_path(struct worker *w, const struct request *r, const struct err *why)
 {
-	const char *path = request_str(r, "path"), *to = request_str(r, "to");
+	const char *path = request_str(r, "path"), *to = request_str(r, "to"), *allowed;
+	bool is_to = to && about(why, to) && !about(why, path);
 	struct ses_error e;
 
 	ses_error_err(&e, why);
-	if (e.type == SES_PATH) {
-		snprintf(e.option, sizeof(e.option), "%s",
-			 to && about(why, to) && !about(why, path) ? "to" : "path");
-		snprintf(
-			e.allowed, sizeof(e.allowed),
-			"a path relative to the workspace, without \"..\" and symbolic links, to what the "
-			"operation is for");
-	}
+	allowed = allowed_path(r->op, e.type, is_to);
+	if (e.type == SES_TOO_LARGE && r->op == OP_READ_FILE)
+		ses_error_about(&e, "max_bytes",
+				"as much as there is to read, or a smaller length");
+	else if (allowed)
+		ses_error_about(&e, is_to ? "to" : "path", "%s", allowed);
 	worker_refuse(w, r->id, &e);
 }
 

@@ -80,13 +80,13 @@ static int run_image(struct worker *w, const char *const words[3], int archive, 
 /* The archive is at fault, or where it is. */
 static void refuse_file(struct worker *w, const struct request *r, struct ses_error *e)
 {
-	memcpy(e->option, "file", sizeof("file"));
-	snprintf(e->allowed, sizeof(e->allowed), "%s",
-		 r->op == OP_SNAPSHOT
-			 ? "a path outside of the workspace, in a directory where files can be made"
-			 : "a file outside of the workspace that can be read: an archive that "
-			   "snapshot has made, or a tar.gz, tar.zst or tar of files, directories "
-			   "and links as those are");
+	ses_error_about(
+		e, "file", "%s",
+		r->op == OP_SNAPSHOT
+			? "a path outside of the workspace, in a directory where files can be made"
+			: "a file outside of the workspace that can be read: an archive that "
+			  "snapshot has made, or a tar.gz, tar.zst or tar of files, directories "
+			  "and links as those are");
 	worker_refuse(w, r->id, e);
 }
 
@@ -188,8 +188,7 @@ static const char *compression(const char *format, const char *file, struct ses_
 		e, SES_OPTION, "%s: %s", format ? "format" : "file",
 		format ? allowed
 		       : "its name ends in .tar.gz, .tgz or .tar.zst, or \"format\" is given");
-	snprintf(e->option, sizeof(e->option), "%s", format ? "format" : "file");
-	snprintf(e->allowed, sizeof(e->allowed), "%s", allowed);
+	ses_error_about(e, format ? "format" : "file", "%s", allowed);
 	return NULL;
 }
 

@@ -315,7 +315,7 @@ def test_a_large_file(serve):
         serve.send({"id": n, "op": "more", "more": i < 7}, part)
     assert serve.answer(n)["size"] == 9 << 20
     assert read(serve, sb, "big") == part * 9
-    assert serve.ask("read_file", sandbox=sb, path="big", max_bytes=1000)["error"]["type"] == "too_large"
+    assert serve.ask("read_file", sandbox=sb, path="big", max_bytes=1000)["error"]["option"] == "max_bytes"
     n = serve.request("write_file", part, sandbox=sb, path="../x", more=True)
     assert serve.answer(n)["error"]["type"] == "path"
     serve.send({"id": n, "op": "more", "more": False}, part)

@@ -379,7 +379,8 @@ def test_a_payload_that_never_ends(serve):
     n = serve.request("run_code", b"x" * (1 << 20), sandbox=1, more=True)
     for _ in range(64):
         serve.send({"id": n, "op": "more", "more": True}, b"x" * (1 << 20))
-    assert serve.answer(n)["error"]["type"] == "too_large"
+    error = serve.answer(n)["error"]
+    assert (error["type"], error["option"], error["allowed"]) == ("too_large", "code", f"at most {64 << 20} bytes")
     parts = [serve.request("run_code", b"x", sandbox=1, more=True) for _ in range(65)]
     assert serve.answer(parts[-1])["error"]["type"] == "busy"
     for n in parts[:-1]:
