@@ -482,3 +482,31 @@ def test_the_package_is_small_typed_and_has_one_version():
     assert sorted(cloche.__all__) == cloche.__all__ and all(hasattr(cloche, n) for n in cloche.__all__)
     code = subprocess.run([sys.executable, "-c", "import cloche, threading; print(threading.active_count())"], env=sdk.env(), capture_output=True, check=True)
     assert code.stdout == b"1\n"  # nothing starts before it is used
+
+
+def test_asyncio_is_not_imported_for_threads():
+    """It takes longer than all the rest together. What reads, waits, times out, streams and is interrupted does without."""
+    used = """if 1:
+        import signal, sys, time, cloche
+        with cloche.Sandbox(on_stdout=lambda data: None) as sbx:
+            assert sbx.run(["cat"], stdin=iter(["a", "b"])).stdout == "ab"
+            with sbx.start(["sleep", "100"], stream=True) as p:
+                try:
+                    p.wait(0.01)
+                except TimeoutError:
+                    print("asyncio" in sys.modules)
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            try:
+                sbx.run(["sleep", "100"])
+            except KeyboardInterrupt:
+                print("asyncio" in sys.modules)
+        import asyncio
+        async def main():
+            async with cloche.AsyncSandbox() as sbx:
+                print((await sbx.run(["echo", "asyncio" in sys.modules and "yes"])).stdout, end="")
+        asyncio.run(main())
+    """
+    p = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(sdk.PACKAGE)!r})\n{used}"], env=sdk.env(), capture_output=True,
+                       text=True, timeout=sdk.boxlib.HANG, check=False)
+    assert (p.stdout, p.stderr) == ("False\nFalse\nyes\n", "")

@@ -1,13 +1,13 @@
 """What calls are made of: requests that somebody waits for, what is asked with them, and two faces over one implementation."""
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Generic, Iterable, List, Optional, TypeVar, cast, overload
 
+from . import aio as asyncio
 from .client import PAYLOAD, Client, Frame, Mailbox, now
 from .errors import NotFound, OptionError, SandboxError
 from .types import ExecutionResult, Json, read
@@ -123,6 +123,7 @@ class Work:
 
     def __init__(self, to: Client, loop: Optional[asyncio.AbstractEventLoop]) -> None:
         self.client, self.loop = to, loop
+        self._cancelled: Any = (asyncio.CancelledError,) if loop else ()  # no thread is
 
     def mailbox(self, room: int = 0, lives_on: bool = False) -> Mailbox:
         return Mailbox(self.client, self.loop, room, lives_on)
@@ -130,7 +131,8 @@ class Work:
     async def ask(self, op: str, fields: Json, payload: Optional[bytes] = None, each: Optional[Callable[[Frame], Any]] = None,
                   box: Optional[Mailbox] = None, stdin: Any = None) -> Json:
         """The head of the `done` that a request gets; `each` sees its other frames. When it raises, nothing of the request runs any more."""
-        box, feeding = box or self.mailbox(), None
+        feeding: Any = None
+        box = box or self.mailbox()
         try:
             self.client.request(box, {"op": op, **fields}, payload)
             if stdin is not None:
@@ -141,7 +143,7 @@ class Work:
                 await self._cancel(box.id, why)
             raise
         finally:
-            if isinstance(feeding, asyncio.Task):
+            if hasattr(feeding, "cancel"):  # a task
                 feeding.cancel()
 
     async def _cancel(self, call: int, why: BaseException) -> None:
@@ -152,7 +154,7 @@ class Work:
         with suppress(SandboxError):  # it had ended, or the session has
             self.client.request(box, {"op": "cancel", "call": call})
             while True:
-                with suppress(asyncio.CancelledError):
+                with suppress(*self._cancelled):
                     await box.done()
                     return
 
@@ -194,5 +196,5 @@ class Work:
                     await self.stdin(call, chunk)
             await self.stdin(call, b"", True)
         except BaseException as why:
-            if isinstance(why, OptionError) or not isinstance(why, (SandboxError, asyncio.CancelledError)):  # as when the call has ended
+            if isinstance(why, OptionError) or not isinstance(why, (SandboxError, *self._cancelled)):  # as when the call has ended
                 failed(why)

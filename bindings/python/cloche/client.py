@@ -7,7 +7,6 @@ alone, and nothing is buffered without bound. A forked child forgets its parent'
 """
 from __future__ import annotations
 
-import asyncio
 import atexit
 import itertools
 import json
@@ -23,6 +22,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO, Callable, List, NamedTuple, Optional, Union, cast
 
+from . import aio as asyncio
 from .errors import Closed, ProtocolError, SandboxError, SystemFault, TooLarge, Unsupported, error_of
 from .types import Json, read
 
@@ -49,6 +49,7 @@ class Mailbox:
         self.room, self.text = room, TEXT  # how much more may come, in payloads and in lines
         self.received = self.acked = self.due = 0  # of live output; what is due was given to its reader
         self._queue: Any = asyncio.Queue() if loop else queue.SimpleQueue()
+        self._empty: Any = asyncio.TimeoutError if loop else queue.Empty
         self._put: Any = partial(loop.call_soon_threadsafe, self._queue.put_nowait) if loop else self._queue.put
 
     def put(self, item: Union[Frame, BaseException]) -> None:
@@ -63,7 +64,7 @@ class Mailbox:
             self.client.post({"op": "ack", "call": self.id, "size": size})
         try:
             item = await asyncio.wait_for(self._queue.get(), timeout) if self.loop else self._queue.get(timeout=timeout)
-        except (queue.Empty, asyncio.TimeoutError):
+        except self._empty:
             raise TimeoutError("it has not ended yet") from None
         if isinstance(item, BaseException):
             self.put(item)  # for whoever asks again

@@ -1,13 +1,13 @@
 """Sandboxes and their processes, for threads and for asyncio (see `both`)."""
 from __future__ import annotations
 
-import asyncio
 import threading
 import weakref
 from contextlib import suppress
 from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar, cast,
                     Union)
 
+from . import aio as asyncio
 from .calls import Async, Blocking, Events, Work, beside, both, now
 from .client import LIVE, Frame, Mailbox, client
 from .errors import Closed, NotFound, OptionError, ProtocolError, SandboxError
