@@ -20,7 +20,7 @@ class Charged:
     def held(self):
         return int((self.path / "memory.kmem.usage_in_bytes").read_text())
 
-    def falls_below(self, limit, timeout=30):
+    def falls_below(self, limit, timeout=boxlib.HANG):
         """Orphans come to this process, and one that nobody has reaped is held as well."""
         return boxlib.wait_for(lambda: boxlib.reap() or self.held() < limit, timeout=timeout, every=0.1)
 
